@@ -65,7 +65,8 @@ def cost(answer: dict[str, Any]) -> str:
             f"<rect {bar}/>",
             f'<text x="{LEFT + width + 8:.0f}" y="{y + 15}" fill="#222">{times_text}</text>',
         ]
-    return svg(48 + len(LABELS) * ROW, "Time for one id, beside uuid.uuid4(); logarithmic", parts)
+    title = "Time for one id, compared with uuid.uuid4(); logarithmic"
+    return svg(48 + len(LABELS) * ROW, title, parts)
 
 
 def remember(answers: dict[str, Any], day: str) -> None:

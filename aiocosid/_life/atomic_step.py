@@ -1,11 +1,11 @@
-"""Steps during which nobody else may take an id.  Pure.
+"""Steps during which no other code may take an id.  Pure.
 
 Python runs signal handlers, finalizers, log filters and instruments between any two lines of a
-function, in the same thread.  One that takes an id while a step moves the position of a generator
-would begin where the step began, and both would hand out the same id.  A lock is no help: the
-handler would wait for the very step that it interrupts.  So a step marks its object as busy.
+function, in the same thread.  If one of them takes an id while a step moves a generator's position,
+it starts from where the step started, and both hand out the same id.  A lock does not help, because
+the handler would wait for the very step that it interrupts.  So a step marks its object as busy.
 
-`refuse_reentry` makes a method raise `WouldBlock` where it finds the mark::
+`refuse_reentry` makes a method raise `WouldBlock` if its object is busy::
 
     if self._busy:
         raise WouldBlock
@@ -15,13 +15,13 @@ handler would wait for the very step that it interrupts.  So a step marks its ob
     finally:
         self._busy = False
 
-`atomic_step` hides the ids in hand until the step ends, and lets a step within a step be a part of
+`atomic_step` hides the buffered ids until the step ends, and treats a step within a step as part of
 it.  Callers find nothing to take meanwhile.
 
-The mark is set inside of ``try``: a handler may also raise, between any two lines, and the mark has
-to go then.  For the same reason the end of a step has no calls: a handler may raise in each of
-them, and out of recursion they all fail.  The lines are repeated where a call more for each id
-would cost too much, and where a busy object is answered in another way.
+The flag is set inside ``try``, because a handler may also raise between any two lines, and the flag
+must then be reset.  For the same reason the end of a step makes no calls: a handler may raise in
+each of them, and at the recursion limit all of them fail.  These lines are repeated elsewhere where
+another call per id would cost too much, and where a busy object is handled in another way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ("EMPTY", "atomic_step", "refuse_reentry")
 
 EMPTY: Final[Iterator[int]] = iter(range(0))
-"""What callers find while there is nothing to take."""
+"""What callers find while there are no ids to take."""
 
 
 class _Busy(Protocol):
@@ -48,12 +48,12 @@ class _Busy(Protocol):
 
 class _Hand(Protocol):
     busy: bool
-    exposed: Iterator[int]  # what callers take from: the piece in hand, or EMPTY
+    exposed: Iterator[int]  # what callers take from: the piece, or EMPTY
     piece: Iterator[int]
 
 
 class _Home(Protocol):
-    ended: CosIdError | None  # an attribute: the end of a step has no calls
+    ended: CosIdError | None  # an attribute, because the end of a step makes no calls
 
 
 class _Life(Protocol):
@@ -76,7 +76,7 @@ R = TypeVar("R")
 
 
 def refuse_reentry(method: Callable[Concatenate[B, P], R]) -> Callable[Concatenate[B, P], R]:
-    """Have a method raise `WouldBlock` if it is called during another step of its object."""
+    """Make a method raise `WouldBlock` if it is called during another step of its object."""
 
     @wraps(method)
     def step(self: B, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,12 +92,12 @@ def refuse_reentry(method: Callable[Concatenate[B, P], R]) -> Callable[Concatena
 
 
 def atomic_step(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
-    """Have callers find nothing to take while a method of what writes their hand runs."""
+    """Let callers find no ids while a method runs that changes the buffered ids."""
 
     @wraps(method)
     def step(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
         hand, home = self.hand, self.life.home
-        if hand.busy:  # a step within a step, or in the last line of one
+        if hand.busy:  # a step within a step, or within the last line of one
             hand.exposed = EMPTY
             return method(self, *args, **kwargs)
         try:
@@ -105,7 +105,7 @@ def atomic_step(method: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[
             hand.exposed = EMPTY
             return method(self, *args, **kwargs)
         finally:
-            # Python may have forked meanwhile: what is in hand is the parent's then.
+            # Python may have forked meanwhile, and then the buffered ids are the parent's.
             hand.exposed = hand.piece if home.ended is None else EMPTY
             hand.busy = False
 

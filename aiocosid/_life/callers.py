@@ -1,10 +1,10 @@
 """The callers of one opening: how they take turns, wait in line, and are served.
 
-A long list of ids is made in stretches, with a turn of the loop between them.
+A long list of ids is made in stretches, and the loop runs between them.
 
-If each of a thousand busy tasks took a piece whenever the loop comes to it, one turn of the loop
-would hand out a million ids, and the reply from the store would wait behind them.  So the ids that
-one turn may hand out are limited, and those who come too late stand in line.
+If each of a thousand busy tasks took a piece whenever it runs, one loop turn would hand out a
+million ids, and the reply from the store would wait behind them.  So the ids that one loop turn may
+hand out are limited, and callers past that limit stand in line.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ __all__ = (
 T = TypeVar("T")
 
 MAX_BATCH: Final = 10_000_000
-"""Ids that one ``next_ids`` call may ask for; a list of them takes 400 MB."""
+"""Most ids that one ``next_ids`` call may request; a list of them takes 400 MB."""
 
 STRETCH: Final = 10_000
-"""Ids between two turns of the event loop at most, about a millisecond."""
+"""Most ids between two turns of the event loop, about a millisecond."""
 
 TIMED_OUT_PER_TURN: Final = 100
-"""Callers that fail in one turn because their time is up, in about a millisecond."""
+"""Most callers that time out in one loop turn, about a millisecond."""
 
 
 async def expand_ranges(pieces: Sequence[range]) -> list[int]:
-    """Make a list of ranges, with a turn for the loop between long stretches."""
+    """Make a list of ranges; long lists let the loop run in between."""
     if len(pieces) == 1 and len(pieces[0]) <= STRETCH:
         return list(pieces[0])
     ids: list[int] = []
@@ -73,7 +73,7 @@ async def expand_ranges(pieces: Sequence[range]) -> list[int]:
 async def in_stretches(
     ids: Sequence[int], make: Callable[[Sequence[int]], list[T]], stretch: int
 ) -> list[T]:
-    """Make something of each id, with a turn for the loop between long stretches."""
+    """Convert ids in stretches, and let the loop run in between."""
     made = make(ids[:stretch])
     for start in range(stretch, len(ids), stretch):
         await checkpoint()
@@ -82,32 +82,32 @@ async def in_stretches(
 
 
 class TurnLine:
-    """Lets callers go on, at least one turn of the loop later, in the order in which they came.
+    """Lets callers continue in the order in which they came, at least one loop turn later.
 
-    They are woken in rounds: one caller while a round uses up what a turn may hand out, and twice
-    as many each time otherwise.
+    They are woken in rounds.  A round wakes one caller if the last one used up what a turn may hand
+    out, and otherwise twice as many callers as the last one.
     """
 
     __slots__ = ("_awake", "_is_new_round", "_line", "_width")
 
     def __init__(self) -> None:
-        # Whoever leaves is found at once.  Made when it is needed: most never do.
+        # Ordered, so that a caller that leaves is found at once; made on demand, since few wait.
         self._line: OrderedDict[Wakeup, None] | None = None
         self._awake = 0  # callers of this round that have not run yet
         self._is_new_round = False
         self._width = 1
 
     async def wait(self, is_spent: Callable[[], bool], *, again: bool = False) -> bool:
-        """Suspend the caller for at least one turn of the loop.
+        """Suspend the caller for at least one loop turn.
 
         Args:
             is_spent: tells whether this turn has handed out all that it may.
-            again: the caller has been in line already, and goes to the front.
+            again: whether the caller has been in line before, and goes to the front.
 
         Returns:
-            Whether the caller is the first of its round, and a new turn begins with it.
+            Whether the caller is the first of its round, so that a new turn begins with it.
         """
-        if not self._awake:  # then nobody is in line either
+        if not self._awake:  # then the line is empty, too
             self._awake = 1
             self._is_new_round = True
             try:
@@ -133,11 +133,11 @@ class TurnLine:
         return self._go_on(is_spent)
 
     def release(self) -> None:
-        """Let all of them go on: there is nothing more to wait for."""
+        """Let all of them continue, since there is nothing more to wait for."""
         self._wake(len(self._line or ()))
 
     def _go_on(self, is_spent: Callable[[], bool]) -> bool:
-        """One of the round runs; the last one wakes the next round."""
+        """Record that a caller of the round runs; the last one wakes the next round."""
         first, self._is_new_round = self._is_new_round, False
         self._awake -= 1
         if not self._awake and self._line:
@@ -162,26 +162,26 @@ class Supplier(Protocol):
         ...
 
     async def line_up(self, waiter: Waiter) -> None:
-        """Put a caller in line, and serve it if that is possible now.
+        """Queue a caller, and serve it at once if possible.
 
-        Served at once, it lets others run before it goes on.
+        A caller that is served at once lets others run before it continues.
 
         Raises:
-            CosIdError: the opening is over, or cannot let it wait.
+            CosIdError: the opening has ended, or cannot let the caller wait.
         """
 
     def step_out(self, waiter: Waiter) -> None:
-        """Let a caller leave that has got nothing; serve those behind it if it held them up."""
+        """Remove a waiting caller that has received nothing; serve those that it held up."""
 
     def drop(self, count: int) -> None:
-        """Count ids that a cancelled caller has left: a gap."""
+        """Count ids that a cancelled caller leaves as a gap."""
 
     def time_out(self) -> None:
-        """Fail the first in line, whose time is up; serve those behind it if that is possible."""
+        """Fail the first caller in line, whose wait has timed out; serve others if possible."""
 
 
 class Pumped(Supplier, Protocol):
-    """A supplier that limits the ids of a turn, and whose line is served by a task."""
+    """A supplier that limits the ids of a loop turn, and whose line is served by a task."""
 
     @property
     def handed_out(self) -> int:
@@ -189,17 +189,17 @@ class Pumped(Supplier, Protocol):
         ...
 
     def check(self) -> None:
-        """Raise if it is over."""
+        """Raise if it has ended."""
 
     def has_ended(self) -> bool:
-        """Tell whether it is over."""
+        """Tell whether it has ended."""
         ...
 
     async def pause(self) -> None:
-        """Wait until more of them may be served."""
+        """Wait until more callers may be served."""
 
     def serve(self) -> None:
-        """Serve the callers in line for which there are ids now."""
+        """Serve as many callers in line as there are ids for."""
 
 
 def _no_more(_n: int) -> list[range]:
@@ -207,14 +207,14 @@ def _no_more(_n: int) -> list[range]:
 
 
 class Callers:
-    """Those who want ids of one opening, and the ids that are set aside for the first in line.
+    """The callers of one opening, and the ids that are reserved for the first one in line.
 
-    It does not hold the supplier, which holds it.
+    It does not refer to the supplier, which refers to it.
 
     Attributes:
-        line: those that wait for ids, in the order in which they came.
-        turns: those that wait for a turn of the loop.
-        is_pumped: whether a task goes on serving them.
+        line: callers that wait for ids, in the order in which they came.
+        turns: callers that wait for a loop turn.
+        is_pumped: whether a task is serving the line.
     """
 
     __slots__ = (
@@ -223,40 +223,40 @@ class Callers:
     )
 
     def __init__(self, clock: Clock, per_turn: int, wait_timeout: float = inf) -> None:
-        """Begin with nobody in line.
+        """Start with an empty line.
 
         Args:
-            clock: counts the seconds that they wait.
+            clock: counts the seconds that callers wait.
             per_turn: how many ids are handed out in one turn of the event loop.
             wait_timeout: seconds that a caller waits since it came, or since an earlier one was
-                served from the ids set aside; infinite if the supplier decides how long.
+                served from the reserved ids; infinite if the supplier decides how long.
         """
         self.line = WaiterQueue()
         self.turns = TurnLine()
         self.is_pumped = False
         self._clock = clock
         self._wait_timeout = wait_timeout
-        self._pool: list[range] = []  # set aside for the first in line, which needs more
-        self._served_at = -inf  # by the monotonic clock: when one of them last got an id
+        self._pool: list[range] = []  # reserved for the first in line, which needs more
+        self._served_at = -inf  # on the monotonic clock: when a caller last got an id
         self._per_turn = per_turn
         self._turn_mark = 0  # the number of ids handed out when the loop last had a turn
 
     # Turns of the event loop.
 
     def begin_turn(self, handed_out: int) -> None:
-        """Count the ids of this turn of the loop from here on."""
+        """Count the ids of this loop turn from here on."""
         self._turn_mark = handed_out
 
     def left_of_turn(self, handed_out: int) -> int:
-        """Return how many ids this turn may still hand out.
+        """Return how many ids this loop turn may still hand out.
 
-        A turn's worth if it is used up: the caller cannot be made to wait.
+        If the turn is used up, return a whole turn's ids, since this caller cannot wait.
         """
         left = self._per_turn - (handed_out - self._turn_mark)
         return left if left > 0 else self._per_turn
 
     async def take_turn(self, supplier: Pumped) -> None:
-        """Yield to the loop after so many ids: an await that does not suspend does not yield."""
+        """Let the loop run once this turn is used up; an ``await`` alone may not suspend."""
 
         def is_spent() -> bool:
             return supplier.handed_out - self._turn_mark >= self._per_turn
@@ -271,14 +271,14 @@ class Callers:
     async def wait(self, n: int, supplier: Supplier) -> list[range]:
         """Wait in line for ``n`` ids; 0 waits until there are any, and takes none.
 
-        A cancelled caller leaves the line at once; ids that it was given already are dropped.
+        A cancelled caller leaves the line at once; ids that it was already given are dropped.
 
         Args:
             n: the number of ids.
             supplier: serves the line.
 
         Raises:
-            CosIdError: the supplier's, if it fails the line, is over, or takes too long.
+            CosIdError: the supplier fails the line, has ended, or takes too long.
             ForkedError: the caller was suspended in the parent process.
         """
         process = fork.generation
@@ -288,7 +288,7 @@ class Callers:
             if not waiter.is_done:
                 await self._suspend(waiter, supplier)
         except BaseException:
-            # What it was given is never put back: ids above may have been handed out.
+            # Its ids are never put back, because higher ones may have been handed out since.
             if waiter.pieces is not None:
                 supplier.drop(n)
             elif waiter.error is None:
@@ -300,7 +300,7 @@ class Callers:
         raise waiter.error or WouldBlock
 
     async def wait_for_first(self, supplier: Supplier) -> None:
-        """Wait until there are ids; raise what the store said if no retry mends that."""
+        """Wait until there are ids; if a retry cannot help, raise the store's error itself."""
         try:
             await self.wait(0, supplier)
         except (SegmentUnavailableError, SequenceUnavailableError) as error:
@@ -310,17 +310,16 @@ class Callers:
             raise
 
     async def _suspend(self, waiter: Waiter, supplier: Supplier) -> None:
-        """Suspend a caller until it is served or failed, or finds itself in a child of its process.
+        """Suspend a caller until it is served or failed, or finds itself in a forked child.
 
-        One timer is enough for a line: the time of each caller is up before that of the next one.
-        The first one has the timer: it fails the callers whose time is up, and wakes its successor
-        when it leaves.
+        A line needs only one timer, because callers time out in their order.  The first one has
+        the timer: it fails callers that have timed out, and wakes its successor when it leaves.
         """
         process, line = fork.generation, self.line
         try:
             while True:
                 wakeup = new_wakeup()
-                # First: a signal handler may serve it meanwhile.
+                # Set first, because a signal handler may serve the caller meanwhile.
                 waiter.wake = partial(wake, wakeup)
                 if waiter.is_done or process != fork.generation:
                     break
@@ -340,24 +339,24 @@ class Callers:
             if waiter.keeps_time:
                 line.pass_timer_on(waiter)
             if process != fork.generation:
-                line.discard(waiter)  # in the child nothing else does it
+                line.discard(waiter)  # nothing else removes it in the child
 
     def _time_out(self, supplier: Supplier) -> None:
-        """Fail those whose time is up; the next turns of the loop are for more than a few."""
+        """Fail callers that have timed out; if there are many, later loop turns fail the rest."""
         for _ in range(TIMED_OUT_PER_TURN):
             if not self.line or self._seconds_left(self.line.first) > RESOLUTION:
                 break
             supplier.time_out()
 
     def seconds_waited(self, waiter: Waiter) -> float:
-        """Return for how long a caller has waited, or how long ago another was served."""
+        """Return seconds since a caller came, or since another was served if that was later."""
         return self._clock.monotonic() - max(waiter.since, self._served_at)
 
     def _seconds_left(self, waiter: Waiter) -> float:
         return self._wait_timeout - self.seconds_waited(waiter)
 
     async def pump(self, supplier: Pumped) -> None:
-        """Serve those in line, one after the other; ends with the last one."""
+        """Serve the callers in line, in order; ends with the last one."""
         try:
             while self.line and not supplier.has_ended():
                 await supplier.pause()
@@ -372,24 +371,24 @@ class Callers:
 
     @property
     def pooled(self) -> int:
-        """How many ids are set aside for the first in line."""
+        """How many ids are reserved for the first caller in line."""
         return sum(map(len, self._pool))
 
     def set_aside(self, pieces: list[range]) -> None:
-        """Keep ids for the first in line; nobody else gets them."""
+        """Reserve ids for the first caller in line; no other caller gets them."""
         if pieces:
             self._pool.extend(pieces)
             self._served_at = self._clock.monotonic()
 
     def hand_out(self, in_hand: int = 0, take: Callable[[int], list[range]] = _no_more) -> bool:
-        """Serve the line from the front, with the ids set aside and further ones.
+        """Serve the line from the front, with the reserved ids and further ones.
 
         Args:
             in_hand: how many further ids there are.
-            take: takes so many of those.
+            take: takes a number of those.
 
         Returns:
-            Whether anybody was served.
+            Whether a caller was served.
         """
         available = self.pooled + in_hand
         if not self.line or available < max(1, self.line.first.n):
@@ -410,7 +409,7 @@ class Callers:
         return pieces + take(n) if n else pieces
 
     def empty_pool(self) -> int:
-        """Give up the ids that are set aside; return how many that were."""
+        """Discard the reserved ids; return how many there were."""
         pooled = self.pooled
         self._pool.clear()
         return pooled
@@ -418,13 +417,13 @@ class Callers:
     # Failing.
 
     def fail_first(self, error: CosIdError) -> int:
-        """Fail the first in line; return how many ids were set aside for it: a gap."""
+        """Fail the first caller in line; return how many ids reserved for it become a gap."""
         pooled = self.empty_pool()
         self.line.fail_first(error)
         return pooled
 
     def fail(self, make_error: Callable[[], CosIdError]) -> int:
-        """Fail everybody in line, each with an error of its own; return as `fail_first`."""
+        """Fail all callers in line, each with an error of its own; return as `fail_first`."""
         pooled = self.empty_pool()
         self.line.fail(make_error)
         return pooled

@@ -1,4 +1,4 @@
-"""The only module that reads a clock or sleeps; and calls of others' code, bounded in time."""
+"""The only module that reads a clock or sleeps; it also bounds calls of foreign code in time."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ SYSTEM_CLOCK: Final = SystemClock()
 
 
 def boot_ms() -> int:
-    """Return milliseconds since the machine was booted, also while it slept; 0 if it cannot tell.
+    """Return milliseconds since the machine was booted, sleep included; 0 if that is unknown.
 
-    All processes of a machine read the same.
+    All processes of a machine read the same value.
     """
-    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)  # Linux's
+    clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)  # only Linux has it
     return 0 if clock is None else time.clock_gettime_ns(clock) // 1_000_000
 
 
@@ -69,15 +69,15 @@ async def call_bounded(
     shield: bool = False,
     began: Callable[[anyio.CancelScope], object] | None = None,
 ) -> T | CosIdError:
-    """Make a call; return what it answers, or why it does not.  Raises a cancellation alone.
+    """Make a call; return its answer, or its error.  Only a cancellation is raised.
 
     Args:
         call: the call.
-        store: whose it is, for the error.
+        store: the store that is called, for the error.
         clock: counts the seconds.
-        within: seconds that it has.
-        shield: whether only its end, and whoever has the scope, can cancel it.
-        began: is told the scope.
+        within: seconds that the call may take.
+        shield: whether only its end, and a holder of the scope, can cancel it.
+        began: receives the scope.
     """
     answers: list[T | CosIdError] = []
     try:
@@ -85,9 +85,9 @@ async def call_bounded(
             if began is not None:
                 began(scope)
             answers.append(await call())
-    # Outside of the scope, which knows only its own cancellation: a driver may raise another one in
-    # its place.
-    except BaseException as error:  # noqa: BLE001 - whatever a stranger raises
+    # Outside the scope, which recognizes only its own cancellation: a driver may raise another one
+    # in its place.
+    except BaseException as error:  # noqa: BLE001 - foreign code may raise anything
         answers.append(as_cosid_error(store, error))
     if answers:
         return answers[0]
@@ -95,9 +95,9 @@ async def call_bounded(
 
 
 def as_cosid_error(store: str, error: BaseException) -> CosIdError:
-    """Return an error of ours, with what was raised as its cause; raise a cancellation on.
+    """Return a `CosIdError` whose cause is what was raised; raise a cancellation again.
 
-    A CancelledError although nobody has cancelled the task is a driver's, whose own task ended.
+    A CancelledError without a cancelled task comes from a driver whose own task ended.
     """
     if isinstance(error, CosIdError):
         return error

@@ -2,8 +2,8 @@
 
 A component never enters a cancel scope in the task that opens it: a task group entered in
 ``__aenter__`` breaks in async-generator fixtures, on ``aclose()`` from another task and on closing
-out of order.  It starts one root task that owns the group and waits to be told to end.  Only `run`
-uses the caller's task.
+out of order.  Instead it starts one root task, which owns the group and waits to be told to end.
+Only `run` uses the caller's task.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ __all__ = (
     "why_unusable",
 )
 
-RELEASE_TIMEOUT = 3.0  # seconds to close connections in; our own stores need 2 at most
+RELEASE_TIMEOUT = 3.0  # seconds to close connections; our own stores need at most 2
 END_TIMEOUT = 1.0  # seconds for a root task to end, once there is nothing to wait for
 RESOLUTION = 0.001
-"""Seconds.  Timers may be as coarse (uvloop's are); who waits for less than that may be woken again
-and again before the clock has moved."""
+"""Seconds.  Timers may be as coarse as this (uvloop's are); a task that waits for less may be woken
+again and again before the clock has moved."""
 
 
 NO_GIL = (
@@ -82,13 +82,13 @@ CONDITIONS: dict[type[CosIdError], str] = {NotOpenError: "not open", ClosedError
 
 
 class _Closing:
-    """A closing under way, for all who wait for its end.
+    """A closing under way, for all callers that wait for its end.
 
     Attributes:
-        root: in which the component was open.
-        ended: set at the end, whatever it was.
+        root: the root in which the component was open.
+        ended: set at the end, whatever the outcome.
         error: what went wrong.
-        task: does it; kept from the garbage collector.
+        task: the task that closes; kept here because asyncio holds it weakly.
     """
 
     __slots__ = ("ended", "error", "root", "task")
@@ -101,10 +101,10 @@ class _Closing:
 
 
 class Component:
-    """Opened by ``async with`` or `run`, closed by `aclose` from anywhere.
+    """Opened by ``async with`` or `run`, closed by `aclose` from any task.
 
-    A subclass says what opening and closing mean: `_reset` and `_start`, `_stop`, `_drain` and
-    `_release`.
+    A subclass defines what opening and closing mean, with `_reset` and `_start`, `_stop`, `_drain`
+    and `_release`.
     """
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Component:
         raise NotImplementedError
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
-        """Refuse."""
+        """Refuse to be copied or pickled."""
         refuse_copy(self)
 
     def __init__(self, clock: Clock | None) -> None:
@@ -137,52 +137,52 @@ class Component:
         self._loop: object = None
         self._find_loop: Callable[[], object | None] = no_loop
         self._fork_generation = fork.generation
-        self._before: Callable[[], Awaitable[None]] | None = None  # what an opening begins with
-        self._opening: Any = None  # the state of one opening, where it has an object of its own
+        self._before: Callable[[], Awaitable[None]] | None = None  # runs before each opening
+        self._opening: Any = None  # the state of one opening, if it has an object of its own
         self._home = Home(self._clock, self._label(), None, NotOpenError(self._label()))
 
     def __repr__(self) -> str:
-        """Name it, and say whether it is open."""
+        """Show the name, and whether it is open."""
         return f"<{self._label()} {self._condition}>"
 
     @property
     def _condition(self) -> str:
-        """Whether it is open, for its repr; a failure by the name of its error."""
+        """Its state for `repr`: open, or why not; for a failure the name of the error."""
         why = self._unusable
         return "open" if why is None else CONDITIONS.get(type(why), type(why).__name__)
 
-    # What a subclass fills in.
+    # What subclasses implement.
 
     def _label(self) -> str:
-        """Name the component for messages."""
+        """Return the component's name for messages."""
         raise NotImplementedError
 
     def _reset(self) -> None:
-        """Forget an earlier life.  It can be used from here on, before `_start` has run."""
+        """Reset the state of earlier openings.  It is usable from here on, even before `_start`."""
         raise NotImplementedError
 
     async def _start(self) -> None:
-        """Get ready for use; the root is there already."""
+        """Prepare for use; the root already exists."""
         await self._opening.start()
 
     def _stop(self, reason: CosIdError) -> None:
-        """Give up what is in hand and fail whoever waits.  Synchronous and quick."""
+        """Discard buffered ids and fail waiting callers.  Synchronous and quick."""
         self._opening.stop(reason)
 
     async def _drain(self) -> None:
-        """Wait for what is under way, as long as the close timeout; then tear it."""
+        """Wait for calls under way, as long as the close timeout; then cancel them."""
         await self._opening.drain()
 
     @property
     def _has_to_drain(self) -> bool:
-        """Whether closing it has to wait for calls under way."""
+        """Whether closing must wait for calls under way."""
         return True
 
     async def _release(self) -> None:
-        """Close the connections that are owned."""
+        """Close the connections that it owns."""
         raise NotImplementedError
 
-    # The public life.
+    # Public methods.
 
     async def __aenter__(self) -> Self:
         await self._open(None)
@@ -205,7 +205,7 @@ class Component:
         refused: list[CosIdError] = []
 
         async def opening() -> None:
-            # Kept out of the group, which would wrap it in an ExceptionGroup.
+            # Kept out of the group, which would wrap the error in an ExceptionGroup.
             try:
                 await self._begin()
             except CosIdError as error:
@@ -219,7 +219,7 @@ class Component:
         try:
             await root.hold(ready, opening)
         finally:
-            if self._root is root:  # else closed already, and perhaps opened anew
+            if self._root is root:  # otherwise it is already closed, and perhaps reopened
                 await self.aclose()
         if refused:
             raise refused[0]
@@ -227,14 +227,14 @@ class Component:
     async def aclose(self) -> None:
         """Close; idempotent, from any task, in any order and in a cancelled scope.
 
-        Whoever closes waits for the end, also the second one.  Calls under way have the close
-        timeout, as long again if they heed no cancellation, and connections a few seconds.
+        Each caller waits for the end, also a second one.  Calls under way have the close timeout,
+        twice that if they ignore cancellation, and connections have a few seconds.
         """
         closing, root = self._closing, self._held_in
         if root is None or self._fork_generation != fork.generation:
-            return  # closed already, or the parent's: its sockets and tasks are not ours to end
+            return  # already closed, or the parent's, whose sockets and tasks must stay
         if is_dead(root.loop):
-            self._root = self._closing = None  # asyncio.run() has ended the tasks already
+            self._root = self._closing = None  # asyncio.run() has already ended the tasks
             return
         if running_loop() is not root.loop:
             check_loop(self._label())
@@ -243,7 +243,7 @@ class Component:
             closing = self._closing = _Closing(root)
             self._root = None
             self._retire(ClosedError(self._label()))
-            # In a task of its own: nobody who cancels the caller can tear it.
+            # It runs in a task of its own, so that cancelling the caller does not interrupt it.
             name = f"aiocosid close {self._label()}"
             closing.task = start_root_task(
                 partial(self._end, closing), name, unstarted=closing.ended.set
@@ -255,7 +255,7 @@ class Component:
             raise closing.error
 
     async def _end(self, closing: _Closing) -> None:
-        """Do each step of closing within its time, also if the one before has failed."""
+        """Do each step of closing within its time, even if the step before has failed."""
         try:
             try:
                 with anyio.move_on_after(self.close_timeout * 2, shield=True):
@@ -267,16 +267,16 @@ class Component:
                 finally:
                     if self._owns_root:
                         await closing.root.aclose(END_TIMEOUT)
-        except Exception as error:  # noqa: BLE001 - for whoever closes
+        except Exception as error:  # noqa: BLE001 - raised to all callers that close
             closing.error = error
         finally:
-            if self._closing is closing:  # else its loop has died, and it was opened on another
+            if self._closing is closing:  # not if its loop died and it was opened on another
                 self._closing = None
             closing.ended.set()
 
     @property
     def _held_in(self) -> TaskRoot | None:
-        """Where it is open, or is being closed."""
+        """The root in which it is open, or is being closed."""
         return self._root if self._closing is None else self._closing.root
 
     async def _begin(self) -> None:
@@ -297,19 +297,19 @@ class Component:
                 await mine.start(f"aiocosid {self._label()}")
             await self._begin()
         except BaseException:
-            # Else somebody closes it, and need not be waited for, or has even opened it anew.
+            # Otherwise another task closes it, and need not be waited for, or has reopened it.
             if self._closing is None and self._root is mine:
                 await self.aclose()
             raise
 
     async def _end_earlier_life(self) -> None:
-        """Close what has ended by itself, as after a roll-back: its root task is there still."""
+        """Close what has ended by itself, for example after a roll-back: its root still exists."""
         root = self._root
         if self._unusable is not None and root is not None and root.loop is running_loop():
             await self.aclose()
 
     def _claim(self, root: TaskRoot | None = None) -> None:
-        """Make sure that it may be opened here and now, and mark it as ours, with its root."""
+        """Check that it may be opened here and now, and take it over, with its root."""
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise UnsupportedRuntimeError(NO_GIL, remedy=WITH_GIL)
         check_loop(self._label())
@@ -317,7 +317,7 @@ class Component:
         held = self._root if self._unusable is None else None
         if self._closing is not None:
             held = self._closing.root
-        # A loop that died took its root task with it, and could not tell.
+        # If the loop died, its root task died with it and could not report that.
         if held is not None and not is_dead(held.loop) and not forked:
             reason = "is being closed" if self._closing is not None else "is open already"
             remedy = "open it once, and close it before you open it again"
@@ -327,7 +327,7 @@ class Component:
         self._fork_generation = fork.generation
         self._closing = None
         self._root = root
-        # Its sleeps are its own: the others are the parent's, or of a dead loop.
+        # A new home has no sleeps: those of the old one are the parent's, or of a dead loop.
         self._home = Home(self._clock, self._label(), root, self._unusable)
         self._home.loop_check = loop_check(self._loop, self._home)
         self._reset()
@@ -335,11 +335,11 @@ class Component:
 
     @property
     def _unusable(self) -> CosIdError | None:
-        """Why it cannot be used; None while it can.  An opening may also have said so itself."""
+        """Why it cannot be used; None while it can.  An opening may have set it, too."""
         return self._home.ended
 
     def _retire(self, reason: CosIdError) -> None:
-        """Make it unusable from this moment on, for the given reason; the first reason stays."""
+        """Make it unusable from now on, for the given reason; the first reason stays."""
         if self._unusable is None or isinstance(reason, ForkedError):
             self._home.ended = reason
             self._stop(reason)
@@ -350,7 +350,7 @@ class Component:
             self._retire(reason(self._label()))
 
     async def _sleep(self, seconds: float) -> None:
-        """Sleep until then, until woken, or until it is closed."""
+        """Sleep that long, until woken, or until it is closed."""
         if self._unusable is None:
             await self._home.sleep_for(seconds)
 
@@ -368,7 +368,7 @@ class Component:
             raise WrongLoopError(self._label())
 
 
-# What a host does with the components that it opens and closes: no user of theirs calls it.
+# What a host does with the components that it opens and closes; users do not call these.
 
 
 async def open_in(component: Component, root: TaskRoot | None) -> None:
@@ -377,12 +377,12 @@ async def open_in(component: Component, root: TaskRoot | None) -> None:
 
 
 def root_of(component: Component) -> TaskRoot | None:
-    """Return where a component's tasks run; None if it is not open."""
+    """Return the root in which a component's tasks run; None if it is not open."""
     return component._root
 
 
 def leave_root(component: Component) -> None:
-    """Take a component out of its root: from here on its host alone closes it."""
+    """Take a component out of its root; from here on only its host closes it."""
     component._root = None
 
 
@@ -392,17 +392,17 @@ def why_unusable(component: Component) -> CosIdError | None:
 
 
 def label_of(component: Component) -> str:
-    """Return the name of a component in messages."""
+    """Return a component's name for messages."""
     return component._label()
 
 
 def retire(component: Component, reason: CosIdError) -> None:
-    """Make a component unusable from this moment on, for the given reason."""
+    """Make a component unusable from now on, for the given reason."""
     component._retire(reason)
 
 
 def has_to_drain(component: Component) -> bool:
-    """Tell whether closing a component has to wait for calls under way."""
+    """Tell whether closing a component must wait for calls under way."""
     return component._has_to_drain
 
 
@@ -423,7 +423,7 @@ async def drain_all(components: Iterable[Component]) -> None:
 
     async with anyio.create_task_group() as tasks:
         for each in components:
-            if has_to_drain(each):  # a task each would be too many for the idle ones
+            if has_to_drain(each):  # a task for each would be too many when most are idle
                 tasks.start_soon(drained, each)
     if errors:
         raise errors[0]

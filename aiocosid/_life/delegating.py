@@ -1,4 +1,4 @@
-"""The life of a generator around another one: that of the one inside."""
+"""Opening and closing a generator that wraps another one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ("DelegatingLifecycle",)
 
 
 class DelegatingLifecycle:
-    """Opens and closes with the generator inside of it."""
+    """Opens and closes together with the generator inside."""
 
     __slots__ = ()
 
-    _inner: Any  # a generator; a subclass says of which kind
+    _inner: Any  # a generator; a subclass narrows the type
 
     @property
     def inner(self) -> AnyGenerator:
@@ -53,13 +53,13 @@ class DelegatingLifecycle:
 
 
 class _StatusProxy:
-    """Tells the task group about the generator instead of the one inside of it."""
+    """Reports this generator to the task group, in place of the one inside."""
 
     def __init__(self, status: TaskStatus[object], generator: DelegatingLifecycle) -> None:
         self._status = status
         self._generator = generator
 
     def started(self, value: object = None) -> None:
-        """Pass it on."""
+        """Report the outer generator as started."""
         del value
         self._status.started(self._generator)

@@ -1,8 +1,8 @@
-"""What belongs to one process: a forked child must forget it, and nobody can copy it.
+"""What belongs to one process: a forked child must forget it, and it cannot be copied.
 
-One hook for the whole package.  Whoever owns tasks registers itself; everybody else compares
-`generation` before it trusts what it remembers.
-A copy would hand out the same ids again, and not be told of a fork.
+There is one hook for the whole package.  Objects that own tasks register themselves; all others
+compare `generation` before they trust what they remember.
+A copy would hand out the same ids again, and would not be told of a fork.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ generation: int = 0
 """Counts the forks between this process and the one that imported the package."""
 
 abandoned: Final[list[Any]] = []
-"""Connections of the parent: kept alive in the child, so that no destructor says good-bye on a
-socket or a file that the parent still uses."""
+"""Connections of the parent, kept alive in the child, so that no destructor closes a session over
+a socket or a file that the parent still uses."""
 
 
 def ensure_own(born: int, what: str, *, remedy: str = REOPEN) -> None:
     """Raise in a child that was forked since.
 
     Args:
-        born: `generation` as it was when this process got hold of it.  A call that was suspended
-            gives that of its own beginning: the child may have reopened the object meanwhile.
-        what: names it in the message.
+        born: `generation` when this process got hold of the object.  A suspended call passes the
+            value from its own beginning, because the child may have reopened the object meanwhile.
+        what: names the object in the message.
         remedy: what to do about it.
 
     Raises:
-        ForkedError: it belongs to the parent process.
+        ForkedError: the object belongs to the parent process.
     """
     if born != generation:
         raise ForkedError(what, remedy=remedy)
@@ -49,22 +49,22 @@ def ensure_own(born: int, what: str, *, remedy: str = REOPEN) -> None:
 
 class _Forgetful(Protocol):
     def _forget(self) -> None:
-        """Runs in the child, before anything else does; must not wait or touch a loop."""
+        """Runs in the child before anything else; must not wait or touch a loop."""
 
 
 _owners: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
 
 
 def watch(owner: _Forgetful) -> None:
-    """Have ``owner._forget()`` called in every child forked from now on."""
+    """Make sure that ``owner._forget()`` is called in every child forked from now on."""
     _owners.add(owner)
 
 
 def silence(sockets: Iterable[Any]) -> None:
-    """Lead the parent's sockets nowhere, under the numbers by which destructors know them.
+    """Redirect the parent's sockets to nowhere, under the numbers that destructors know.
 
     Args:
-        sockets: what a transport's ``get_extra_info("socket")`` gave; None is passed over.
+        sockets: results of a transport's ``get_extra_info("socket")``; None is skipped.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for socket in sockets:
@@ -76,24 +76,24 @@ def silence(sockets: Iterable[Any]) -> None:
 def _after_fork_in_child() -> None:
     global generation  # noqa: PLW0603 - a fact of the process, like its pid
     generation += 1
-    if generation == 1:  # else inherited
+    if generation == 1:  # otherwise the handler is inherited
         atexit.register(_keep_for_ever)
     for owner in tuple(_owners):
         try:
             owner._forget()
-        except Exception:  # the others have to forget the parent all the same
+        except Exception:  # the others must forget the parent anyway
             logger.exception("after a fork: cannot forget %r", owner)
 
 
 def _keep_for_ever() -> None:
-    """Keep it from being destroyed with its module, when half of what destructors call is gone."""
+    """Keep the list from being destroyed with its module, when much of the interpreter is gone."""
     with suppress(Exception):  # some builds of Python have no ctypes, or forbid it
         ctypes = import_module("ctypes")
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(abandoned))
 
 
 def refuse_copy(found: object) -> NoReturn:
-    """Raise `TypeError`: for a class's ``__reduce_ex__``, by which copies and pickles are made."""
+    """Raise `TypeError`: for a class's ``__reduce_ex__``, which makes copies and pickles."""
     raise TypeError(
         f"{type(found).__name__} cannot be copied or pickled; "
         "share it in a process, and make one in each process"
@@ -106,9 +106,9 @@ class NotCopyable:
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
-        """Refuse."""
+        """Refuse to be copied or pickled."""
         refuse_copy(self)
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
+if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,4 +1,4 @@
-"""Which event loop is running, and the tasks on it that belong to no caller: a component's root."""
+"""The running event loop, and a component's root: tasks on it that belong to no caller."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ __all__ = (
     "wake",
 )
 
-START_TIMEOUT = 10.0  # seconds; a root task needs one turn of the loop
+START_TIMEOUT = 10.0  # seconds; a root task needs one loop turn
 
 
 def asyncio_loop() -> Any:  # noqa: ANN401 - a loop, as sys.modules gives it
-    """Return the loop of asyncio's that runs in this thread, or None."""
+    """Return the asyncio loop that runs in this thread, or None."""
     asyncio = sys.modules.get("asyncio")
     return None if asyncio is None else asyncio._get_running_loop()
 
 
 def loop_finder() -> Callable[[], object | None]:
-    """Return what finds the loop running in a thread, for the kind of loop that runs in this one.
+    """Return a function that finds the running loop, for the kind of loop that runs in this thread.
 
-    What it returns is an identity to compare, or None; cheap enough for every segment boundary.
+    The function returns an identity to compare, or None; cheap enough for every segment boundary.
     """
     if asyncio_loop() is not None:
         finder: Callable[[], object | None] = sys.modules["asyncio"]._get_running_loop
@@ -61,7 +61,7 @@ def loop_finder() -> Callable[[], object | None]:
 
 
 def no_loop() -> None:
-    """Find nothing: for what is not open."""
+    """Find no loop: for a component that is not open."""
 
 
 def running_loop() -> object | None:
@@ -77,9 +77,10 @@ def _trio_loop() -> object | None:
 
 
 def loop_check(loop: object, home: Any) -> Callable[[], None] | None:  # noqa: ANN401 - a `Home`
-    """Return what raises `WrongLoopError` off a loop, for each id; None unless that is switched on.
+    """Return a check to call before each id, or None; it raises `WrongLoopError` off the loop.
 
-    ``AIOCOSID_DEBUG`` does, and asyncio's debug mode.  Otherwise a boundary finds out.
+    ``AIOCOSID_DEBUG`` or asyncio's debug mode turns it on.  Otherwise a wrong loop is found only at
+    the end of a piece of ids.
     """
     from ..abc.variables import DEBUG, PREFIX, truth  # noqa: PLC0415 - needed to open alone
 
@@ -114,15 +115,15 @@ class CheckedIds:
 
 
 def is_dead(loop: object) -> bool:
-    """Tell whether a loop that was running once can never run again."""
+    """Tell whether a loop that once ran can never run again."""
     is_closed: Callable[[], bool] | None = getattr(loop, "is_closed", None)
     return is_closed is not None and is_closed()
 
 
 def is_stray_cancellation(error: BaseException) -> bool:
-    """Tell whether an error is a CancelledError although nobody cancelled the calling task.
+    """Tell whether an error is a CancelledError although the calling task was not cancelled.
 
-    A driver's own task or future was cancelled then.  On trio there is no such thing.
+    Then a driver's own task or future was cancelled.  On trio that cannot happen.
     """
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or not isinstance(error, asyncio.CancelledError):
@@ -132,7 +133,7 @@ def is_stray_cancellation(error: BaseException) -> bool:
 
 
 def in_a_task() -> bool:
-    """Tell whether a task runs, and not a callback, or a signal handler while the loop is idle."""
+    """Tell whether a task runs, not a callback, nor a signal handler while the loop is idle."""
     if asyncio_loop() is not None:
         return sys.modules["asyncio"].current_task() is not None
     try:
@@ -143,23 +144,23 @@ def in_a_task() -> bool:
 
 
 def call_in_a_task(loop: Any, function: Callable[[], None]) -> None:  # noqa: ANN401 - of either kind
-    """Have a function called in a task of the loop, soon; also an idle loop is woken for it."""
-    if hasattr(loop, "run_sync_soon"):  # trio's; it calls in a task of its own
+    """Call a function in a task of the loop, soon; an idle loop is woken for it."""
+    if hasattr(loop, "run_sync_soon"):  # trio's, which calls in a task of its own
         loop.run_sync_soon(function)
         return
 
     async def main() -> None:
         function()
 
-    # asyncio holds tasks weakly; this one is over with its first step, which is due already.
+    # asyncio holds tasks weakly; this one ends with its first step, which is already scheduled.
     loop.call_soon_threadsafe(start_root_task, main, "aiocosid start")
 
 
 class Wakeup(Protocol):
-    """What one task awaits, once: a future of asyncio's, or what does its part on trio."""
+    """What one task awaits, once: a future on asyncio, or its equivalent on trio."""
 
     def done(self) -> bool:
-        """Tell whether there is nobody to wake any more."""
+        """Tell whether no task needs to be woken any more."""
         ...
 
     def set_result(self, result: None, /) -> None:
@@ -187,14 +188,14 @@ class _TrioWakeup:
         self._event.set()
 
     def get_loop(self) -> None:
-        """Return None, which is never dead: trio ends its tasks before it ends."""
+        """Return None, which is never dead, since trio ends its tasks before it ends."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         return self._event.wait().__await__()
 
 
 def new_wakeup() -> Wakeup:
-    """Return what one task awaits until `wake`: an event at a fifth of the cost."""
+    """Return an object that one task awaits until `wake`, at a fifth of the cost of an event."""
     if (loop := asyncio_loop()) is not None:
         return loop.create_future()  # type: ignore[no-any-return]
     return _TrioWakeup()
@@ -220,16 +221,16 @@ def start_root_task(
     *,
     unstarted: Callable[[], object] = nothing,
 ) -> object:
-    """Start ``main`` as a task of its own, outside of every cancel scope of the caller's.
+    """Start ``main`` as a task of its own, outside every cancel scope of the caller.
 
-    The result has to be kept for as long as the task runs: asyncio itself holds it weakly.
+    Keep the result for as long as the task runs, because asyncio holds it weakly.
 
     Args:
         main: what the task does.
         name: the task's name.
-        unstarted: does what ``main`` does at its end.  asyncio cancels all tasks of a loop that is
-            ended, and one that has not begun then never runs a line of ``main``.  Also called after
-            ``main`` has ended: it must be harmless twice.
+        unstarted: does what ``main`` does at its end.  When asyncio ends a loop, it cancels all
+            tasks, and one that has not begun never runs a line of ``main``.  It is also called
+            after ``main`` has ended, so calling it twice must be harmless.
     """
     if (loop := asyncio_loop()) is not None:
         task = loop.create_task(main(), name=name)
@@ -244,19 +245,19 @@ def start_root_task(
 
 
 class Tenant(Protocol):
-    """What has tasks in a root."""
+    """A component that has tasks in a root."""
 
     def _lose(self, root: TaskRoot, reason: type[ClosedError | ForkedError]) -> object:
-        """End, if it still is in that root, which is gone for this reason."""
+        """End, if it is still in that root, which has ended for this reason."""
 
 
 class TaskRoot:
     """Owns the task group in which the tasks of one component, or of a whole provider, run.
 
     Attributes:
-        loop: the event loop, as `running_loop` tells it.
-        task: the root task, kept from the garbage collector; None in the user's own task.
-        tenants: gives the components whose tasks run here.
+        loop: the event loop, as `running_loop` returns it.
+        task: the root task, kept here because asyncio holds it weakly; None in the user's own task.
+        tenants: returns the components whose tasks run here.
         fail_fast: whether callers fail soon while the store is down, if a generator does not say.
     """
 
@@ -272,8 +273,8 @@ class TaskRoot:
         self._group: TaskGroup | None = None
         self._close = anyio.Event()
         self._ended = anyio.Event()
-        self._late: list[Callable[[], object]] = []  # starts that wait for a task to do them
-        # Tasks that have not begun, each with what is to be done instead if it never does.
+        self._late: list[Callable[[], object]] = []  # tasks that wait for a task to start them
+        # Tasks that have not begun, each with what to call if it never begins.
         self._unstarted: dict[Coroutine[Any, Any, None], Callable[[], object]] = {}
         self.task: object = None
         fork.watch(self)
@@ -282,7 +283,7 @@ class TaskRoot:
         """Start the root task; returns when tasks can be started in it."""
         ready = anyio.Event()
         self.launch(name, ready.set, ready.set)
-        # One turn of the loop; shielded, so that a cancelled opener cannot leave half a root.
+        # It takes one loop turn; shielded, so that a cancelled opener cannot leave half a root.
         with anyio.move_on_after(START_TIMEOUT, shield=True):
             await ready.wait()
 
@@ -294,7 +295,7 @@ class TaskRoot:
         Args:
             name: the task's name.
             on_ready: called in the task, when tasks can be started in it.
-            unstarted: called if the event loop is ended before, and perhaps later as well.
+            unstarted: called if the event loop ends before that, and perhaps later as well.
         """
 
         def never_ran() -> None:
@@ -308,7 +309,7 @@ class TaskRoot:
         on_ready: Callable[[], object],
         opening: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Own the group in the calling task until `aclose`; ``opening`` runs inside of it."""
+        """Own the group in the calling task until `aclose`; ``opening`` runs inside it."""
         try:
             async with anyio.create_task_group() as group:
                 self._group = group
@@ -318,15 +319,15 @@ class TaskRoot:
                     on_ready()
                     await self._close.wait()
                 finally:
-                    # At once: a fetch, which is shielded, may keep the group from ending.
+                    # Done at once, because a shielded fetch may keep the group from ending.
                     self._retire_tenants(ClosedError)
-                    self._start_late()  # who waits to close waits for their ends
+                    self._start_late()  # callers that close wait for these tasks to end
                     self._group = None
-                # What still runs is timers, or a fetch that was given up.
+                # Only timers still run, or a fetch that was abandoned.
                 group.cancel_scope.cancel()
         finally:
             self._group = None
-            for task, unstarted in self._unstarted.items():  # the loop was ended
+            for task, unstarted in self._unstarted.items():  # the loop was ended before they began
                 task.close()
                 unstarted()
             self._ended.set()
@@ -343,16 +344,16 @@ class TaskRoot:
         name: str,
         unstarted: Callable[[], object] = nothing,
     ) -> None:
-        """Start a task in the group, if there is still one.
+        """Start a task in the group, if there still is one.
 
-        A group needs a task that starts one.  There is none in a callback of the loop, nor in a
-        signal handler while the loop is idle: one is made then.
+        Only a task can start another one in a group.  In a callback of the loop, or in a signal
+        handler while the loop is idle, there is none, so one is created for that.
 
         Args:
             func: what the task does.
             args: its arguments.
             name: the task's name.
-            unstarted: called instead if the event loop is ended before the task has begun.
+            unstarted: called instead if the event loop ends before the task has begun.
         """
         if self._group is None:
             return
@@ -383,7 +384,7 @@ class TaskRoot:
             self._late.pop(0)()
 
     def end(self) -> None:
-        """Have the group end, soon."""
+        """Make the group end soon."""
         self._close.set()
 
     async def aclose(self, close_timeout: float) -> None:

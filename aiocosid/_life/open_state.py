@@ -1,4 +1,4 @@
-"""What a component has from one opening to its end; its calls to a store among that."""
+"""The state of a component between one opening and its end, including its calls to a store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = (
 logger = logging.getLogger("aiocosid")
 
 FIRST_BACKOFF: Final = 0.05  # seconds after the first failure, doubled by each further one
-LAST_BACKOFF: Final = 1.0  # seconds; an outage is over for us at most this long after it ended
+LAST_BACKOFF: Final = 1.0  # seconds; the end of an outage is noticed at most this much later
 
 E = TypeVar("E", bound="CosIdError")
 T = TypeVar("T")
@@ -45,12 +45,12 @@ class Home:
     """What a component and one opening of it share.
 
     Attributes:
-        clock: the component's.
-        ended: why the component cannot be used, and the opening is over; None while it lasts.
+        clock: the component's clock.
+        ended: why the component cannot be used, and the opening has ended; None before that.
         loop_check: as `loop.loop_check` returns it.
-        label: names it in messages.
-        root: where its tasks run; None before it is open and once it is over.
-        scopes: what is slept in; None if nothing is.
+        label: names the component in messages.
+        root: where its tasks run; None before it is open and once it has ended.
+        scopes: the scopes of its sleeps; None if there are none.
     """
 
     __slots__ = ("clock", "ended", "label", "loop_check", "root", "scopes")
@@ -63,16 +63,16 @@ class Home:
         self.loop_check: Callable[[], None] | None = None
         self.label = label
         self.root = root
-        self.scopes: list[anyio.CancelScope] | None = None  # an idle component is to be small
+        self.scopes: list[anyio.CancelScope] | None = None  # keeps an idle component small
 
     async def sleep_for(self, seconds: float) -> None:
-        """Sleep for so many seconds, or until woken."""
+        """Sleep for that many seconds, or until woken."""
         with self.until_woken():
             await self.clock.sleep(max(0.0, seconds))
 
     @contextmanager
     def until_woken(self) -> Generator[anyio.CancelScope]:
-        """Return a scope that `wake` ends."""
+        """Return a scope that `wake` cancels."""
         with anyio.CancelScope() as scope:
             scopes = self.scopes = self.scopes or []
             scopes.append(scope)
@@ -92,18 +92,19 @@ class Home:
 class OpenState:
     """The state of a component from one opening to its end.
 
-    The component makes a new one whenever it is opened.  Tasks, callers and calls to the store hold
-    on to the one they belong to: what outlasts its end reaches no later opening.  An opening does
-    not hold its component, which would then be freed by the garbage collector alone.
+    The component creates a new one each time it is opened.  Tasks, callers and calls to the store
+    keep the one to which they belong, so whatever outlasts its end never reaches a later opening.
+    An opening does not refer to its component, because then only the garbage collector could free
+    the component.
 
     Attributes:
         clock: the component's clock.
-        ended: why it is over; None while it lasts.
+        ended: why it has ended; None before that.
         home: what the component shares with it.
         label: names the component in messages.
-        namespace: names it in events.
-        name: the same.
-        root: where its tasks run; None before it is open and once it is over.
+        namespace: the component's namespace in events.
+        name: the component's name in events.
+        root: where its tasks run; None before it is open and once it has ended.
     """
 
     __slots__ = (
@@ -120,17 +121,17 @@ class OpenState:
         name: str,
         instrument: Instrument | None,
     ) -> None:
-        """Begin.
+        """Start an opening.
 
         Args:
-            home: what the component gives to it.
-            before: the component's last opening.
+            home: what the component shares with it.
+            before: the component's previous opening.
             namespace: for events.
             name: for events.
             instrument: receives the events.
         """
         if before is not None and before.ended is None:
-            before.home.ended = ClosedError(before.label)  # its loop has died, and could not tell
+            before.home.ended = ClosedError(before.label)  # its loop died without ending it
         self.clock = home.clock
         self.label: str = home.label
         self.home: Home = home
@@ -141,28 +142,28 @@ class OpenState:
 
     @property
     def ended(self) -> CosIdError | None:
-        """Why it is over; None while it lasts."""
+        """Why it has ended; None before that."""
         return self.home.ended
 
     @property
     def root(self) -> TaskRoot | None:
-        """Where its tasks run; None before it is open and once it is over."""
+        """Where its tasks run; None before it is open and once it has ended."""
         return self.home.root
 
     def check(self) -> None:
-        """Raise if it is over."""
+        """Raise if it has ended."""
         ended = self.home.ended
         if ended is not None:
             raise ended.again()
 
     def has_ended(self) -> bool:
-        """Tell whether it is over, perhaps while the caller was suspended."""
+        """Tell whether it has ended, perhaps while the caller was suspended."""
         return self.ended is not None
 
     def end(self, reason: CosIdError) -> None:
-        """Note that it is over.  Wakes nobody: the loop may be a parent process's."""
+        """Record that it has ended.  Wakes no task: the loop may belong to a parent process."""
         self.home.ended = reason
-        self.home.root = None  # which holds the component
+        self.home.root = None  # the root refers to the component
 
     @property
     def is_alive(self) -> bool:
@@ -177,9 +178,9 @@ class OpenState:
         task: str,
         unstarted: Callable[[], object] = nothing,
     ) -> bool:
-        """Start a task, named after what it does; return False where none can be started.
+        """Start a task, named after what it does; return False if none can be started.
 
-        ``unstarted`` is called instead if the event loop is ended before the task has begun.
+        ``unstarted`` is called instead if the event loop ends before the task has begun.
         """
         root = self.root
         if root is None or not self.is_alive:
@@ -189,12 +190,12 @@ class OpenState:
         return True
 
     async def sleep_for(self, seconds: float) -> None:
-        """Sleep for so many seconds, until woken, or until it is over."""
+        """Sleep for that many seconds, until woken, or until it has ended."""
         if self.ended is None:
             await self.home.sleep_for(seconds)
 
     def until_woken(self) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a scope that `wake` ends."""
+        """Return a scope that `wake` cancels."""
         return self.home.until_woken()
 
     def wake(self) -> None:
@@ -203,18 +204,18 @@ class OpenState:
 
     @property
     def is_observed(self) -> bool:
-        """Whether anybody receives events."""
+        """Whether an instrument receives events."""
         return self._instrument is not None
 
     def emit(self, kind: Callable[..., Event], **facts: object) -> None:
-        """Tell the instrument of an event; a kind of error that it raises is logged once."""
+        """Send an event to the instrument; each kind of error that it raises is logged once."""
         if self._instrument is None:
             return
         event = kind(namespace=self.namespace, name=self.name, **facts)
         try:
             self._instrument.on_event(event)
         except Exception as error:
-            if type(error) not in self._instrument_errors:  # it might fail with each request
+            if type(error) not in self._instrument_errors:  # it might fail for each request
                 self._instrument_errors += (type(error),)
                 logger.exception("%s: the instrument failed", self.label)
 
@@ -222,8 +223,8 @@ class OpenState:
 class OpeningCalls:
     """Makes the calls of an opening, in tasks of its root.
 
-    A call is shielded: it belongs to all callers and to none, and a torn one would leave its reply
-    on the connection.  Only its timeout ends it, or the end of the opening.
+    A call is shielded, because it belongs to all callers and to none, and an interrupted one would
+    leave its reply on the connection.  Only its timeout or the end of the opening ends it.
 
     Attributes:
         under_way: the calls whose tasks run, by a key; each with its scope while it is sent.
@@ -232,35 +233,35 @@ class OpeningCalls:
     __slots__ = ("_all_ended", "_close_timeout", "_life", "_timeout", "under_way")
 
     def __init__(self, life: OpenState, *, timeout: float, close_timeout: float) -> None:
-        """Begin without a call.
+        """Start without a call.
 
         Args:
             life: the opening.
-            timeout: seconds of one call.
+            timeout: seconds for one call.
             close_timeout: seconds that `drain` waits before it cancels a call.
         """
         self._life = life
         self._timeout = timeout
         self._close_timeout = close_timeout
         self.under_way: dict[int, anyio.CancelScope | None] = {}
-        self._all_ended: anyio.Event | None = None  # made and awaited by `drain`
+        self._all_ended: anyio.Event | None = None  # created and awaited by `drain`
 
     def start(
         self, key: int, main: Callable[..., Coroutine[Any, Any, None]], *args: object, task: str
     ) -> bool:
-        """Start a task that makes calls and then says so to `end`; return whether there is one."""
+        """Start a task that makes calls and then calls `end`; return whether it was started."""
         started = False
-        self.under_way[key] = None  # first: an eager task may end before the call returns
+        self.under_way[key] = None  # first, because an eager task may end before the call returns
         try:
             unstarted = partial(self.end, key)
             started = self._life.start_soon(main, *args, task=task, unstarted=unstarted)
         finally:
             if not started:
-                self.under_way.pop(key, None)  # else none would be started any more
+                self.under_way.pop(key, None)  # otherwise no task would be started any more
         return started
 
     async def call(self, key: int, store: str, call: Callable[[], Awaitable[T]]) -> T | CosIdError:
-        """Make one call of a task; return what the store answers, or why it does not."""
+        """Make one call of a task; return the store's answer, or the error."""
         return await call_bounded(
             call,
             store=store,
@@ -271,17 +272,17 @@ class OpeningCalls:
         )
 
     def end(self, key: int) -> None:
-        """Take note that a task makes no more calls; harmless twice."""
+        """Record that a task makes no more calls; harmless twice."""
         self.under_way.pop(key, None)
         if not self.under_way and self._all_ended is not None:
             self._all_ended.set()
 
     async def drain(self) -> None:
-        """Await the calls; after the close timeout tear them, and their connections with them."""
+        """Wait for the calls; after the close timeout cancel them, and lose their connections."""
         if not self.under_way:
             return
         clock = self._life.clock
-        # Two may drain at once: its own closing, and its provider's.
+        # Two callers may drain at once: the component's closing, and its provider's.
         ended = self._all_ended = self._all_ended or anyio.Event()
         try:
             with clock.move_on_after(self._close_timeout):
@@ -295,18 +296,18 @@ class OpeningCalls:
 
 
 def back_off(attempt: int, longest: float = LAST_BACKOFF) -> float:
-    """Return seconds until the store is asked again at most, after so many failures in a row."""
+    """Return the longest pause before the next call, in seconds, after failures in a row."""
     return min(longest, FIRST_BACKOFF * 2.0 ** min(max(0, attempt - 1), 10))
 
 
 def unavailable(make: Callable[..., E], name: str, cause: Exception | None, **facts: object) -> E:
-    """Return the error of a caller that gets nothing, with the store's own as its cause.
+    """Return the error of a caller that gets nothing; the store's own error is its cause.
 
     Args:
         make: the error's class.
-        name: what the caller asked for.
+        name: what the caller requested.
         cause: the store's latest error; None if it did not answer.
-        facts: further arguments of the class, also for reason and remedy if not the cause's.
+        facts: further arguments of the class; reason and remedy override those of the cause.
     """
     of_cause = {"reason": str(cause or ""), "remedy": getattr(cause, "remedy", "")}
     error = make(name, **{**of_cause, **facts})

@@ -14,14 +14,14 @@ __all__ = ("Waiter", "WaiterQueue")
 
 
 class Waiter:
-    """One caller.
+    """One waiting caller.
 
     Attributes:
-        n: how many ids it wants; 0 waits until there is any, and takes none.
+        n: how many ids it wants; 0 waits until there are any, and takes none.
         since: when it lined up, in seconds on the monotonic clock.
-        sent: how many fetches had been sent by then, where that is of interest.
-        wake: called when it is served or failed, or is to keep the time.
-        keeps_time: whether it sees to it that those in line give up in time.
+        sent: how many fetches had been sent by then, where that matters.
+        wake: called when it is served or failed, or takes over the timer.
+        keeps_time: whether it has the timer that fails callers in time.
         pieces: its ids, once it is served.
         error: why it gets none.
     """
@@ -43,24 +43,25 @@ class Waiter:
         return self.pieces is not None or self.error is not None
 
     def serve(self, pieces: list[range]) -> None:
-        """Hand over its ids and wake it."""
+        """Give the caller its ids and wake it."""
         self.pieces = pieces
         self.wake()
 
     def fail(self, error: CosIdError) -> None:
-        """Hand over an error and wake it."""
+        """Give the caller an error and wake it."""
         self.error = error
         self.wake()
 
 
 class WaiterQueue(OrderedDict[Waiter, None]):
-    """First come, first served; nobody behind the first is served before it.
+    """First come, first served; no caller is served before those ahead of it.
 
-    Whoever leaves is found at once, wherever it stands: thousands may be cancelled together.
+    A caller that leaves is found at once wherever it stands, since thousands may be cancelled
+    together.
 
     Attributes:
         wanted: ids that all of them wait for together.
-        waits: callers for ids that have ever stood here.
+        waits: callers for ids that have ever waited here.
     """
 
     __slots__ = ("waits", "wanted")
@@ -71,7 +72,7 @@ class WaiterQueue(OrderedDict[Waiter, None]):
 
     @property
     def first(self) -> Waiter:
-        """The caller that has waited longest; there has to be one."""
+        """The caller that has waited longest; the line must not be empty."""
         return next(iter(self))
 
     def is_first(self, waiter: Waiter) -> bool:
@@ -79,21 +80,21 @@ class WaiterQueue(OrderedDict[Waiter, None]):
         return next(iter(self), None) is waiter
 
     def add(self, waiter: Waiter) -> None:
-        """Let a caller stand at the end."""
+        """Add a caller at the end."""
         self[waiter] = None
         self.wanted += waiter.n
         self.waits += waiter.n > 0
 
     def discard(self, waiter: Waiter) -> None:
-        """Let a caller that gives up leave, if it is still there."""
+        """Remove a caller that gives up, if it is still there."""
         if waiter in self:
             del self[waiter]
             self.wanted -= waiter.n
 
     def pass_timer_on(self, waiter: Waiter) -> None:
-        """Have the caller that is first as soon as ``waiter`` has left keep the time.
+        """Give the timer to the caller that is first once ``waiter`` has left.
 
-        It passes the duty on itself, also if it is served or cancelled before it runs.
+        That caller passes it on itself, even if it is served or cancelled before it runs.
         """
         for each in self:
             if each is not waiter:
@@ -107,10 +108,10 @@ class WaiterQueue(OrderedDict[Waiter, None]):
         """Serve callers from the front for as long as there is enough for the first one.
 
         Args:
-            available: ids in hand.
-            take: takes that many of them away.
-            sent: the number of the fetch that they come from, if only those who lined up before it
-                was sent may have them.
+            available: how many ids are buffered.
+            take: takes that many of them.
+            sent: the number of the fetch that brought them, if only callers that lined up before
+                it was sent may have them.
         """
         while self:
             first = self.first

@@ -76,7 +76,7 @@ __all__ = (
     "refuse_loops",
 )
 
-if not TYPE_CHECKING:  # else every name would be one of ours
+if not TYPE_CHECKING:  # for a type checker, a module `__getattr__` would make every name valid
     __getattr__, __dir__ = later(
         __name__,
         {

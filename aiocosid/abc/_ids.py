@@ -49,7 +49,7 @@ __all__ = (
 )
 
 MAX_ID: Final = 2**63 - 1
-"""The highest id there is: int64, as in CosId's ``long``."""
+"""The highest possible id: int64, as in CosId's ``long``."""
 
 DEFAULT_NAMESPACE: Final = "cosid"
 """CosId's own default (``cosid.namespace``)."""
@@ -68,7 +68,7 @@ class Clock(ABC):
 
     @abstractmethod
     def monotonic(self) -> float:
-        """Return seconds on a clock that never goes back; only differences have a meaning."""
+        """Return seconds on a clock that never goes back; only differences are meaningful."""
 
     @abstractmethod
     def now_ms(self) -> int:
@@ -86,16 +86,16 @@ class Clock(ABC):
     def move_on_after(
         self, seconds: float, *, shield: bool = False
     ) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a cancel scope that ends its block after ``seconds``, as anyio's does.
+        """Return a cancel scope that ends its block after ``seconds``, like anyio's.
 
         Args:
             seconds: from entering the block.
-            shield: whether the block is kept from cancellation from outside until then.
+            shield: whether the block is protected from outside cancellation until then.
         """
 
 
 class GroupedId(int):
-    """An id with its group: so a number and its prefix always belong to the same period.
+    """An id with its group, so that a number and its prefix always belong to the same period.
 
     It compares, sorts and prints as its number, like any other `int`.
 
@@ -106,28 +106,28 @@ class GroupedId(int):
     group: str
 
     def __new__(cls, value: int, group: str) -> Self:
-        """Make an id of a number and its group."""
+        """Make an id from a number and its group."""
         self = super().__new__(cls, value)
         self.group = group
         return self
 
     def __getnewargs__(self) -> tuple[int, str]:  # type: ignore[override]  # for pickle and copy
-        """Return what `__new__` takes."""
+        """Return the arguments of `__new__`."""
         return int(self), self.group
 
 
 class IdGenerator(ABC):
     """The contract of every generator, whatever its kind.
 
-    It is opened by ``async with``, or in the user's own task group by ``await tg.start(gen.run)``,
-    and used from the event loop it was opened on.  After `aclose` it may be opened again.
+    Open it with ``async with``, or in your own task group with ``await tg.start(gen.run)``, and use
+    it from the event loop on which it was opened.  After `aclose` it may be opened again.
     """
 
     __slots__ = ()
 
     @abstractmethod
     async def next_id(self) -> int:
-        """Return the next id: positive, unique under its name, above every one handed out before.
+        """Return the next id: positive, unique under its name, above every id handed out before.
 
         A cancelled call hands out nothing; an id that had already been chosen for it is a gap.
 
@@ -147,24 +147,24 @@ class IdGenerator(ABC):
         """Return exactly ``n`` ids in rising order, all or nothing.
 
         They need not be contiguous.  A cancelled call hands out nothing; ids that had already been
-        set aside for it are a gap.
+        reserved for it are a gap.
 
         Args:
             n: how many, at least 1.
 
         Raises:
-            InvalidArgumentError: ``n`` is no integer, below 1 or above the generator's limit.
-            CosIdError: as `next_id`.
+            InvalidArgumentError: ``n`` is not an integer, below 1 or above the generator's limit.
+            CosIdError: as for `next_id`.
         """
 
     @abstractmethod
     def next_id_nowait(self) -> int:
-        """Return the next id if one is in hand.
+        """Return the next id if one is buffered.
 
         Raises:
-            WouldBlock: none is in hand; a refill is under way.  A `SegmentId` with a step of 1
-                keeps none in hand, and always raises it.
-            CosIdError: as `next_id`.
+            WouldBlock: none is buffered; a refill is under way.  A `SegmentId` with a step of 1
+                buffers none, and always raises it.
+            CosIdError: as for `next_id`.
         """
 
     @abstractmethod
@@ -175,7 +175,7 @@ class IdGenerator(ABC):
     async def run(self, *, task_status: TaskStatus[object] = ...) -> None:
         """Open the generator in the calling task and stay until it is closed or cancelled.
 
-        Use it as ``await task_group.start(gen.run)``, which returns when ids are in hand.
+        Use it as ``await task_group.start(gen.run)``, which returns once there are ids.
 
         Raises:
             CosIdError: it could not be opened; see the generator's class.
@@ -185,10 +185,10 @@ class IdGenerator(ABC):
     async def aclose(self) -> None:
         """Close the generator; waiting callers get `ClosedError`.
 
-        Idempotent, and safe from any task, in any order and in a cancelled scope; a second caller
-        waits for the same end.  A store call under way may take the generator's ``close_timeout``,
-        twice that if its driver ignores cancellation; closing the connections may take some seconds
-        more.
+        It is idempotent, and safe from any task, in any order and in a cancelled scope; a second
+        caller waits for the same end.  A store call under way may take the generator's
+        ``close_timeout``, twice that if its driver ignores cancellation; closing the connections
+        may take some seconds more.
         """
 
     async def __aenter__(self) -> Self:
@@ -206,10 +206,10 @@ class IdGenerator(ABC):
 
 
 class IdSegmentDistributor(ABC):
-    """Asks a store for the next max id.  Its one duty is `next_max_id`.
+    """Asks a store for the next max id.  `next_max_id` is its only duty.
 
-    A subclass of your own calls ``super().__init__`` and implements `next_max_id`; everything else
-    has a default.  Check it with `aiocosid.testing.IdSegmentDistributorContract`.
+    A custom subclass calls ``super().__init__`` and implements `next_max_id`; everything else has a
+    default.  Check it with `aiocosid.testing.IdSegmentDistributorContract`.
 
     Attributes:
         namespace: groups the counters of one system.
@@ -224,19 +224,19 @@ class IdSegmentDistributor(ABC):
     """The kind of store, for error messages."""
 
     stride: int = 1
-    """From one id of a segment to the next: above 1 for a counter of one residue class.
+    """The distance from one id to the next: above 1 for a counter of one residue class.
 
     A call for ``step`` ids then grants ``range(max_id - (step - 1) * stride, max_id + 1, stride)``.
     It is read right after each call, and may change with the next one; 0 while it is not known."""
 
     step_limit: int | None = None
-    """The most ids that one call may ask for, at least ``step``; None for as many as there are."""
+    """The most ids that one call may request, at least ``step``; None for no limit."""
 
     order_risk: str = "this distributor does not declare that its counter is linearizable"
-    """Why a call may be answered with lower ids than a call that ended before it began.
+    """Why a call may get lower ids than a call that ended before it began.
 
-    Empty for a linearizable counter, on which no call ever is, through crashes and elections; only
-    on such a counter can a `SegmentId` be ``strict``."""
+    It is empty for a linearizable counter, on which no call ever does, even through crashes and
+    elections.  A `SegmentId` can only be ``strict`` on such a counter."""
 
     def __init__(
         self,
@@ -276,41 +276,41 @@ class IdSegmentDistributor(ABC):
         """Add ``step`` to the store's counter and return the new value; create it on first use.
 
         It takes effect in one atomic operation: only the caller owns ``(result - step, result]``,
-        or that many ids a `stride` apart.  Applying it twice has to be safe, because drivers
-        resend: that may waste a range, but must not give one range to two callers.  A cancelled
-        call may have taken effect on the store; its connection must not go back to a pool, where
-        its late reply would be read as another call's.
+        or that many ids a `stride` apart.  Applying it twice must be safe, because drivers resend:
+        that may waste a range, but must not give one range to two callers.  A cancelled call may
+        have taken effect on the store; its connection must not go back to a pool, where its late
+        reply would be read as another call's.
 
         Args:
             step: how many ids to reserve, at least 1.
 
         Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1; nothing was written.
+            InvalidArgumentError: ``step`` is not an integer, or below 1; nothing was written.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
             StoreUnavailableError: the store cannot be reached or does not answer.
             StoreError: the store refuses (rights, missing table, no integer, went backwards).
         """
 
     def next_max_id_nowait(self, step: int) -> int:
-        """Do the same without a suspension, if the store lives in this process.
+        """Do the same without suspending, if the store is in this process.
 
         Args:
             step: how many ids to reserve, at least 1.
 
         Raises:
-            WouldBlock: this store has to be awaited (the default).
+            WouldBlock: this store must be awaited (the default).
         """
         raise WouldBlock
 
     async def peek(self) -> int | None:
         """Return the last id that any process has reserved in the store; None if there is none.
 
-        Changes nothing, and creates nothing.  Another process may reserve more at any time.
+        It changes nothing, and creates nothing.  Another process may reserve more at any time.
 
         Raises:
             UnsupportedByStoreError: the store cannot read a counter without changing it (the
                 default).
-            CorruptCounterError: the store holds no integer.
+            CorruptCounterError: the store holds something other than an integer.
             StoreError: the store refuses or cannot be reached.
         """
         raise UnsupportedByStoreError(self.store, "it cannot read a counter without changing it")
@@ -318,9 +318,9 @@ class IdSegmentDistributor(ABC):
     def resume_above(self, reached: int) -> None:
         """Continue above the max id that an earlier object for this counter reached.
 
-        A generator that replaces another one calls it before its first fetch.  A distributor whose
-        store may answer lower than ``reached`` without a loss, such as a tiered one, has to answer
-        above it from now on; the default does nothing.
+        A generator that replaces another one calls it before its first fetch.  Some stores, such as
+        a tiered one, may answer lower than ``reached`` although nothing was lost; their distributor
+        must answer above it from now on.  The default does nothing.
 
         Args:
             reached: the highest max id that the earlier object is known to have answered.
@@ -348,17 +348,17 @@ class IdSegmentDistributor(ABC):
         return None
 
     def __repr__(self) -> str:
-        """Name the counter and the step."""
+        """Show the counter and the step."""
         return f"<{type(self).__name__} {self.namespaced_name} step={self.step}>"
 
 
 class IdConverter(ABC):
-    """Writes an id as text and reads it back.  Holds no state that changes, and never truncates.
+    """Writes an id as text and reads it back.  It has no changing state, and never truncates.
 
     Attributes:
         is_timeless: whether the text of an id is the same whenever it is written, provided that
-            this holds for an ``inner`` converter too.  Threads may then take a thousand texts at
-            once and keep them.  A subclass has to state it again.
+            this also holds for an ``inner`` converter.  Threads may then take a thousand texts at
+            once and keep them.  Each subclass must declare it itself.
     """
 
     __slots__ = ()
@@ -385,7 +385,7 @@ class IdConverter(ABC):
         """Return the texts of many ids, in their order; never waits.
 
         Raises:
-            InvalidIdError: as `as_str`, for the first id without a text.
+            InvalidIdError: as for `as_str`, for the first id without a text.
         """
         return list(map(self.as_str, ids))
 
@@ -412,7 +412,7 @@ class TextIdGenerator(ABC):
 
     @abstractmethod
     def next_id_nowait(self) -> str:
-        """Return the next id as text if one is in hand; see `IdGenerator.next_id_nowait`."""
+        """Return the next id as text if one is buffered; see `IdGenerator.next_id_nowait`."""
 
     @abstractmethod
     def statistics(self) -> Statistics:
@@ -442,7 +442,7 @@ class TextIdGenerator(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """A snapshot of a generator, frozen; each kind of generator adds to it.
+    """A frozen snapshot of a generator; each kind of generator adds to it.
 
     Attributes:
         kind: the generator's class name.
@@ -457,13 +457,13 @@ class Statistics:
     def as_tree(self) -> dict[str, object]:
         """Return the snapshot as CosId's actuator shows it, ready for JSON.
 
-        For a kind of generator that CosId does not have, all fields in camelCase.
+        For a kind of generator that CosId does not have, it contains all fields in camelCase.
         """
         return _facts(self)
 
 
 def _facts(statistics: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass of any kind
-    # Not asdict(), which copies errors too, down to their causes.
+    # Not asdict(), which would also copy errors, down to their causes.
     return {_camel(f.name): _plain(getattr(statistics, f.name)) for f in fields(statistics)}
 
 
@@ -473,7 +473,7 @@ def _camel(key: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON has: an error or an enum becomes text."""
+    """Return a value that JSON supports: an error or an enum becomes text."""
     if is_dataclass(value):
         return _facts(value)
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The contract of a distributor of sequences, which many processes share second by second."""
+"""The contract of a distributor of sequences, which many processes share within each second."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = (
 )
 
 DEFAULT_MAX_SEQUENCE: Final = 2**19 - 1
-"""The highest sequence of the Redis generator's layout, whose sequences begin with 1."""
+"""The highest sequence of the Redis generator's layout, whose sequences begin at 1."""
 
 DEFAULT_TOLERANCE: Final = 2
 """Seconds by which the clocks of hosts and store may disagree."""
 
 MAX_TOLERANCE: Final = 3600
-MOST_SEQUENCES: Final = 2**53 - 1  # a number of Lua
+MOST_SEQUENCES: Final = 2**53 - 1  # the largest exact number in Lua
 
 MAX_SECOND: Final = 2**43
-"""No second is later; its millisecond, too, is a number that Lua holds exactly."""
+"""The latest second; Lua can also represent its milliseconds exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SequenceGrant:
     Attributes:
         second: the second since 1970-01-01T00:00Z; the sequences are valid only in this one.
         first: the first sequence, at least 1.
-        last: the last one, `first` at least; lower than asked for if the second has no more.
+        last: the last one, at least `first`; lower than requested if the second has no more.
     """
 
     second: int
@@ -77,13 +77,13 @@ SequenceReply: TypeAlias = SequenceGrant | SecondSpent | SecondFenced
 
 
 class SequenceDistributor(ABC):
-    """Grants sequences to all processes under one name, each once in a second.
+    """Grants sequences to all processes under one name, each sequence once per second.
 
-    A subclass of your own calls ``super().__init__`` and implements `grant`.
+    A custom subclass calls ``super().__init__`` and implements `grant`.
 
     Attributes:
         namespace: groups the names of one system.
-        name: the name; within a second each sequence is granted once under it.
+        name: the name under which each sequence is granted once within a second.
         max_sequence: the highest sequence that is granted.
         tolerance: seconds by which a second may differ from the store's own.
     """
@@ -130,9 +130,9 @@ class SequenceDistributor(ABC):
     async def grant(self, second: int, size: int) -> SequenceReply:
         """Take the next ``size`` sequences of a second.
 
-        It takes effect in one atomic operation.  Applying it twice has to be safe, because drivers
-        resend: that may waste sequences, never grant one again.  A cancelled call may have taken
-        effect; its connection must not go back to a pool.
+        It takes effect in one atomic operation.  Applying it twice must be safe, because drivers
+        resend: that may waste sequences, but must never grant one again.  A cancelled call may have
+        taken effect; its connection must not go back to a pool.
 
         Args:
             second: since 1970-01-01T00:00Z, 0 to 2^43.
@@ -162,5 +162,5 @@ class SequenceDistributor(ABC):
         """Release what this object has opened itself; never what the user passed in."""
 
     def __repr__(self) -> str:
-        """Name the sequence."""
+        """Show the sequence."""
         return f"<{type(self).__name__} {self.namespaced_name}>"

@@ -1,4 +1,4 @@
-"""Checks before anything is done: the ranges of arguments, in one wording, and the caller."""
+"""Checks before anything is done: the ranges of arguments, and whether the caller may call."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ MAX_MACHINE_BITS: Final = 31
 """CosId counts machine ids in a Java ``int``."""
 
 MAX_MS: Final = 2**53 - 1
-"""What a number of Lua holds exactly: the latest time that is kept of a machine id, in milliseconds
-since 1970."""
+"""The latest time that is stored for a machine id, in milliseconds since 1970: the largest exact
+number in Lua."""
 
 Create: TypeAlias = bool | str
 """False, True, ``"disposable"``, or the last day on which something is created, ``YYYY-MM-DD``."""
@@ -50,45 +50,45 @@ def check_text(argument: str, value: object, *, at_most: int | None = None) -> N
     """Raise unless it is a text that every store can hold."""
     # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
     if not isinstance(value, str) or not value or "\0" in value:
-        expected = "a text that is not empty, without NUL"
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, "must be a non-empty text without NUL")
     if at_most is not None and len(value) > at_most:
-        raise InvalidArgumentError(argument, value, expected=f"at most {at_most} characters")
+        rule = f"has {len(value)} characters (maximum {at_most})"
+        raise InvalidArgumentError(argument, value, rule)
     try:
         value.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        raise InvalidArgumentError(argument, value, expected="a text that UTF-8 can hold") from None
+        rule = "must be a text that UTF-8 can encode"
+        raise InvalidArgumentError(argument, value, rule) from None
 
 
 def check_integer(argument: str, value: object, *, at_least: int, at_most: int = MAX_INT64) -> None:
     """Raise unless it is an integer in the range."""
-    # bool is an int to isinstance; step=True is a mistake all the same.
+    # bool is an int to isinstance, but step=True is a mistake.
     if type(value) is not int or not at_least <= value <= at_most:
-        raise InvalidArgumentError(
-            argument, value, expected=f"an integer from {at_least} to {at_most}"
-        )
+        rule = f"must be an integer from {at_least} to {at_most}"
+        raise InvalidArgumentError(argument, value, rule)
 
 
 def check_boolean(argument: str, value: object) -> None:
     """Raise `InvalidArgumentError` unless ``value`` is True or False."""
     if type(value) is not bool:
-        raise InvalidArgumentError(argument, value, expected="True or False")
+        raise InvalidArgumentError(argument, value, "must be True or False")
 
 
 def is_integer(value: object) -> bool:
-    """Tell whether it is an integer, a `GroupedId` among them; True and False are none."""
+    """Tell whether it is an integer; a `GroupedId` is one, True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def check_seconds(
     argument: str, value: object, *, or_zero: bool = False, at_most: float = inf
 ) -> None:
-    """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 as well."""
+    """Raise `InvalidArgumentError` unless it is a finite time above 0, or 0 if that is allowed."""
     if not _is_finite(value) or not 0 <= value <= at_most or (value == 0 and not or_zero):
-        expected = "a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
+        rule = "must be a finite number of seconds " + ("of at least 0" if or_zero else "above 0")
         if isfinite(at_most):
-            expected += f", at most {at_most:.0f}"
-        raise InvalidArgumentError(argument, value, expected=expected)
+            rule += f", at most {at_most:.0f}"
+        raise InvalidArgumentError(argument, value, rule)
 
 
 def _is_finite(value: object) -> TypeGuard[float]:
@@ -113,11 +113,11 @@ def check_machine_bits(bits: int) -> int:
 def check_step(step: object) -> None:
     """Raise `InvalidArgumentError` unless it is an integer of at least 1.
 
-    One above 2^63-1 is an integer too, and an overflow of whatever counter.
+    A step above 2^63-1 is accepted here, since every counter then reports an overflow.
     """
-    # bool is an int to isinstance; a step of True is a mistake all the same.
+    # bool is an int to isinstance, but a step of True is a mistake.
     if type(step) is not int or step < 1:
-        raise InvalidArgumentError("step", step, expected="an integer, at least 1")
+        raise InvalidArgumentError("step", step, "must be an integer of at least 1")
 
 
 def check_above(above: object) -> None:
@@ -132,9 +132,9 @@ def refuse_loops(refuse: Callable[[str], None]) -> None:
     """Let an integration refuse event loops that must get no ids, such as those of workflows.
 
     Args:
-        refuse: called with the name of what is to be used, when something is opened, found by its
-            name or used on another loop; not while ids are taken from those in hand.  It raises,
-            `WrongLoopError` for example, if the loop that runs in this thread must get none.
+        refuse: called with the name of a component when it is opened, looked up by its name or used
+            on another loop, but not while buffered ids are taken.  If the loop that runs in this
+            thread must get no ids, it raises, for example `WrongLoopError`.
     """
     _refusals.append(refuse)
 
@@ -149,7 +149,7 @@ def check_create(create: object) -> Create:
     """Return what opening a provider may create.
 
     Raises:
-        InvalidArgumentError: it is nothing of that kind.
+        InvalidArgumentError: it is not one of the accepted values.
     """
     if isinstance(create, bool):
         return create
@@ -159,8 +159,8 @@ def check_create(create: object) -> Create:
         with suppress(ValueError):
             date.fromisoformat(create)
             return create
-    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
-    raise InvalidArgumentError("create", create, expected=expected)
+    rule = "must be False, True, 'disposable' or the last day to create, such as '2026-12-31'"
+    raise InvalidArgumentError("create", create, rule)
 
 
 class _Counter(Protocol):

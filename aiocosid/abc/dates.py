@@ -1,7 +1,7 @@
-"""Moments, zones, and Java's date patterns, as CosId's settings and table names are written.  Pure.
+"""Moments, zones, and Java's date patterns, which CosId's settings and table names use.  Pure.
 
-Of the letters of ``DateTimeFormatter`` those are known whose text is made of digits alone and says
-the same in every language.
+It supports those letters of ``DateTimeFormatter`` whose text contains only digits and is the same
+in every language.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = (
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 LAST_MS: Final = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z, the last millisecond that `datetime` has."""
+"""9999-12-31T23:59:59.999Z, the last millisecond of `datetime`."""
 
-# The Gregorian calendar repeats after so many years.
+# The Gregorian calendar repeats after this many years.
 CYCLE_YEARS: Final = 400
 CYCLE_MS: Final = 146_097 * 86_400_000
 
@@ -51,7 +51,7 @@ FIELDS: Final[dict[str, tuple[DateUnit, int, Callable[[datetime], int]]]] = {
     "ss": ("second", 2, lambda at: at.second),
     "SSS": ("millisecond", 3, lambda at: at.microsecond // 1000),
 }
-"""Letters of a pattern: which field, how many digits, and its value."""
+"""Letters of a pattern: the field, how many digits it has, and its value."""
 
 VARYING: Final = {"M": "MM", "d": "dd", "H": "HH", "m": "mm", "s": "ss", "D": "DDD"}
 """Letters whose text has as many digits as the value needs."""
@@ -79,9 +79,9 @@ class DatePattern:
     """Writes dates and times in one of Java's patterns: ``yyyyMMdd``, ``yyyy-MM``, ``yy'w'MM``.
 
     Attributes:
-        pattern: as it was given.
+        pattern: the pattern as it was given.
         width: characters of every text before the year 10000, or None if that varies.
-        fields: which fields the text holds, the longest first.
+        fields: which fields the text contains, the longest first.
     """
 
     __slots__ = ("_parts", "fields", "pattern", "width")
@@ -91,14 +91,15 @@ class DatePattern:
 
         Args:
             pattern: letters ``y u M d D H m s S``, text in single quotes, and signs.
-            argument: what an error calls it.
+            argument: the argument's name in errors.
 
         Raises:
             InvalidArgumentError: a letter is unknown, or its text depends on a language; the
                 error names what to write instead.
         """
         if type(pattern) is not str or not pattern:
-            raise InvalidArgumentError(argument, pattern, expected="a date pattern as 'yyyyMMdd'")
+            rule = "must be a date pattern such as 'yyyyMMdd'"
+            raise InvalidArgumentError(argument, pattern, rule)
         if "%" in pattern:
             _refuse_strftime(argument, pattern)
         self.pattern: str = pattern
@@ -118,7 +119,7 @@ class DatePattern:
 
     @property
     def finest(self) -> DateUnit | None:
-        """The shortest field that the text holds; None if it holds none."""
+        """The shortest field that the text contains; None if it contains none."""
         return self.fields[-1] if self.fields else None
 
     def __repr__(self) -> str:
@@ -142,9 +143,9 @@ def _tokens(argument: str, pattern: str) -> list[str]:
     while at < len(pattern):
         found = TOKEN.match(pattern, at)
         if found is None or found[0] == "'":
-            raise InvalidArgumentError(argument, pattern, expected="its quotes closed")
+            raise InvalidArgumentError(argument, pattern, "has a quote that is never closed")
         if found[0] in "{}[]#":
-            raise InvalidArgumentError(argument, pattern, expected=f"{found[0]} in quotes")
+            raise InvalidArgumentError(argument, pattern, f"needs quotes around {found[0]}")
         tokens.append(found[0])
         at = found.end()
     return tokens
@@ -161,11 +162,11 @@ def _part(token: str, argument: str, pattern: str) -> _Part:
     if token in VARYING:
         unit, _, read = FIELDS[VARYING[token]]
         return (unit, -1, "", read)
-    raise InvalidArgumentError(argument, pattern, expected=f"without {token!r}; {_advice(token)}")
+    raise InvalidArgumentError(argument, pattern, f"cannot have {token!r}: {_advice(token)}")
 
 
 def _advice(token: str) -> str:
-    """Say what to write instead of letters that are not known."""
+    """Return what to write in place of letters that are not supported."""
     letter = token[0]
     if letter == "Y":
         return f"Y counts weeks, so that late December is next year; write {'y' * len(token)!r}"
@@ -174,27 +175,27 @@ def _advice(token: str) -> str:
     if letter in "hKk":
         return "hours of half a day come twice; write 'HH'"
     known = sorted({*FIELDS, *VARYING, "uuuu"})
-    return f"known are {', '.join(known)}; other text goes in single quotes"
+    return f"known are {', '.join(known)}; put other text in single quotes"
 
 
 def _refuse_strftime(argument: str, pattern: str) -> None:
-    """Raise if it is a pattern of strftime, with the same one in Java's letters."""
+    """Raise if it is a strftime pattern; the error shows the same pattern in Java's letters."""
     java = re.sub(r"%.", lambda found: STRFTIME.get(found[0], "?"), pattern)
     hint = f"Java's {java!r}" if "?" not in java else "Java's letters, as in 'yyyyMMdd'"
-    raise InvalidArgumentError(argument, pattern, expected=f"written in {hint}, not strftime's")
+    raise InvalidArgumentError(argument, pattern, f"is written for strftime; use {hint}")
 
 
 def moment_of(ms: int, zone: tzinfo = UTC) -> datetime:
     """Return a unix time in milliseconds as an aware datetime.
 
     Raises:
-        OverflowError: it lies outside the years 1 to 9999 in that zone.
+        OverflowError: it is outside the years 1 to 9999 in that zone.
     """
     return (UNIX_EPOCH + timedelta(milliseconds=ms)).astimezone(zone)
 
 
 def resolve_zone(zone: object) -> tzinfo:
-    """Return the zone of a name; the first time a name is asked for, the system's file is read.
+    """Return the zone of a name; the first use of a name reads the system's file.
 
     Offsets may be written as Java reads them: ``+8``, ``+08``, ``+0800``, ``+08:00`` and ``Z``.
 
@@ -210,20 +211,20 @@ def resolve_zone(zone: object) -> tzinfo:
         if offset := OFFSET.fullmatch(zone):
             distance = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
             return timezone(-distance if offset[1] == "-" else distance)
-        # Most programs name no zone.
+        # Imported here, because most programs name no zone.
         import zoneinfo  # noqa: PLC0415
 
         try:
             return zoneinfo.ZoneInfo(zone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            # Unknown, no name at all, or a folder of names such as "America".
+            # Unknown, not a name at all, or a folder of names such as "America".
             near = did_you_mean(zone, zoneinfo.available_timezones())
-    expected = f"a tzinfo, 'UTC', an offset as '+08:00', or a zone that this system knows{near}"
-    raise InvalidArgumentError("zone", zone, expected=expected)
+    rule = "must be a tzinfo, 'UTC', an offset such as '+08:00' or a zone that this system knows"
+    raise InvalidArgumentError("zone", zone, rule + near)
 
 
 def iso_text(ms: int) -> str:
-    """Return a unix time in milliseconds as ISO 8601 in UTC; past the year 9999 with a plus."""
+    """Return a unix time in milliseconds as ISO 8601 in UTC; years after 9999 have a plus sign."""
     cycles = max(0, ms - LAST_MS + CYCLE_MS - 1) // CYCLE_MS
     moment = moment_of(ms - cycles * CYCLE_MS)
     text = moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")

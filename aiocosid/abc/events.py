@@ -1,7 +1,7 @@
 """Events that generators send to an `Instrument`, for logs, metrics and traces.
 
-The core depends on no metrics library.  An event is created only if there is an instrument, and
-never for a single id.
+The core does not depend on a metrics library.  An event is created only if there is an instrument,
+and never for a single id.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFetched(Event):
-    """A segment arrived from the store and was linked to the chain.
+    """A segment arrived from the store and was added to the chain.
 
     Attributes:
         max_id: the store's counter after the fetch, which is the segment's last id.
@@ -72,8 +72,8 @@ class FetchFailed(Event):
     """A fetch of a segment failed.
 
     Attributes:
-        error: what it answered.
-        attempt: how many fetches have failed in a row, this one included.
+        error: the error.
+        attempt: how many fetches have failed in a row, including this one.
         took: seconds until the failure.
     """
 
@@ -84,7 +84,7 @@ class FetchFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Starved(Event):
-    """The chain is empty and a caller has to wait.  Sent once until the next segment arrives."""
+    """The chain is empty and a caller must wait.  Sent once until the next segment arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +117,8 @@ class IdsDiscarded(Event):
 
     Attributes:
         count: how many.
-        reason: ``"expired"``, ``"cancelled"``, ``"closed"``, ``"limit"``, ``"order"``, or
-            ``"short"`` for those of a broker in front of a hole.
+        reason: ``"expired"``, ``"cancelled"``, ``"closed"``, ``"limit"``, ``"out_of_order"``, or
+            ``"short"`` for ids of a broker in front of a hole.
     """
 
     count: int
@@ -205,8 +205,8 @@ class MachineIdGuardFailed(Event):
     """A renewal failed, or no machine id was granted; ``name`` is the instance id.
 
     Attributes:
-        error: what it answered.
-        attempt: how many calls have failed in a row, this one included.
+        error: the error.
+        attempt: how many calls have failed in a row, including this one.
     """
 
     error: Exception
@@ -228,12 +228,12 @@ class MachineIdLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanLeased(Event):
-    """A tiered store's root has leased a span of ids to its cache.
+    """The root of a tiered store has leased a span of ids to its cache.
 
     Attributes:
         max_id: the span's last id.
         count: ids in the span.
-        reason: why the span before it was replaced: ``"missing"``, ``"server"`` (another server, or
+        reason: why the previous span was replaced: ``"missing"``, ``"server"`` (another server, or
             a restarted one), ``"damaged"``, ``"behind"`` (below a segment that this process has
             seen) or ``"left"`` (too few ids left).
         took: seconds that the root needed.
@@ -247,10 +247,10 @@ class SpanLeased(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLost(Event):
-    """A tiered store's cache failed; segments come from the root now.
+    """The cache of a tiered store failed; from now on segments come from the root.
 
     Attributes:
-        error: what it answered.
+        error: the error.
     """
 
     error: Exception
@@ -258,10 +258,10 @@ class CacheLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFound(Event):
-    """A tiered store's cache answers again.
+    """The cache of a tiered store answers again.
 
     Attributes:
-        lasted: seconds that it did not answer.
+        lasted: seconds for which it did not answer.
     """
 
     lasted: float
@@ -269,7 +269,7 @@ class CacheFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineIdsQuarantined(Event):
-    """The store is in quarantine and hands out no machine ids; ``name`` is the instance id.
+    """The store is in quarantine and grants no machine ids; ``name`` is the instance id.
 
     Sent once for each quarantine that refuses a lease.
 
@@ -284,7 +284,7 @@ class MachineIdsQuarantined(Event):
 class Instrument(Protocol):
     """Receives events, synchronously, on the generator's event loop.
 
-    It has to be quick and must not wait.  An exception that it raises is logged and dropped.
+    It must be quick and must not wait.  An exception that it raises is logged and dropped.
     """
 
     def on_event(self, event: Event, /) -> None:
@@ -292,20 +292,20 @@ class Instrument(Protocol):
 
 
 class Instruments:
-    """Several instruments as one; an exception of one is logged, and the others get the event."""
+    """Several instruments as one; if one raises, that is logged, and the others get the event."""
 
     __slots__ = ("_instruments",)
 
     def __init__(self, *instruments: Instrument) -> None:
-        """Join instruments.
+        """Combine instruments.
 
         Args:
-            *instruments: receive each event in this order.
+            *instruments: each event goes to them in this order.
         """
         self._instruments = instruments
 
     def on_event(self, event: Event, /) -> None:
-        """Pass the event on to each of them."""
+        """Pass an event on to each of them."""
         for instrument in self._instruments:
             try:
                 instrument.on_event(event)

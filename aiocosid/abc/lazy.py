@@ -1,7 +1,7 @@
-"""Puts off the imports of a room's names until one is needed.
+"""Imports a package's names only when one is needed.
 
-A room's ``__init__`` imports its names for type checkers, and says here again which module has
-which: a test compares the two.
+A package's ``__init__`` imports its names for type checkers, and lists again here which module has
+which names; a test compares the two.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ __all__ = ("later",)
 
 
 def later(
-    room: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a room's ``__getattr__`` and ``__dir__`` (PEP 562).
+    """Return a package's ``__getattr__`` and ``__dir__`` (PEP 562).
 
     Args:
-        room: its ``__name__``.
-        names: by module, as a relative import names it, those that it has, with spaces between.
+        package: the package's ``__name__``.
+        names: for each module, as a relative import names it, its names, separated by spaces.
     """
     modules = {name: module for module, found in names.items() for name in found.split()}
-    known = vars(sys.modules[room])
+    known = vars(sys.modules[package])
 
     def find(name: str) -> Any:  # noqa: ANN401 - as the name is
         if name not in modules:
-            raise AttributeError(f"module {room!r} has no attribute {name!r}", name=name)
-        found = known[name] = getattr(import_module(modules[name], room), name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        found = known[name] = getattr(import_module(modules[name], package), name)
         return found
 
     return find, lambda: sorted({*known, *modules})

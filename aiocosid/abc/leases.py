@@ -1,5 +1,5 @@
-"""The options of machine ids: how a store hands them out, and the terms of a lease.  Pure."""
-# Without "from __future__ import annotations": the bounds of options are there at run time.
+"""The options of machine ids: how a store grants them, and the terms of a lease.  Pure."""
+# Without "from __future__ import annotations": the bounds in annotations are read at run time.
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,14 +17,14 @@ __all__ = ("InstanceOptions", "LeaseTerms", "MachineIdOptions", "RestartOptions"
 
 
 class RestartOptions(Options):
-    """How an instance starts again on its machine: early, and without the store.
+    """How an instance restarts on its machine: early, and without the store.
 
     Attributes:
         state_dir: a directory on the machine's own disk, for a stable instance: after a crash
-            and a start on the same machine it does not wait for its fence.
+            and a restart on the same machine it does not wait for its fence.
         offline: for how many seconds a process may issue ids, and may start on the same
             machine, while the store is down; 0, or above ``interval``.  It needs ``state_dir``.
-            A start of this instance on another machine has to wait that long, also after an
+            If this instance starts on another machine, it must wait that long, even after an
             orderly end.
     """
 
@@ -33,19 +33,19 @@ class RestartOptions(Options):
 
 
 class InstanceOptions(Options):
-    """Which instance asks for a machine id, and for how long it may keep one.
+    """Which instance requests a machine id, and how long it may keep one.
 
     Attributes:
         instance_id: the instance that asks; by default a new, unique one for each process.
         safe_guard: seconds without a renewal after which an id may go to another instance.
         interval: seconds between two renewals; by default 60, and 10 for a stable instance.
-        region: which of several stores this is, of which each hands out the machine ids of one
-            region, so that they need no connection to each other; it needs ``region_bits``.
+        region: which region this store serves, if each of several stores grants the machine ids
+            of one region and needs no connection to the others; it needs ``region_bits``.
         region_bits: how many of the machine bits, from the top, name the region; the same in all
-            regions.  The store notes both, and refuses a process that has others.
+            regions.  The store records both, and refuses a process with other values.
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
-            namespace: those nodes never take the id of an instance that is silent.  On JDBC
-            stores they do, and on Redis when no other id is free.
+            namespace: use it only if those nodes never take the id of a silent instance.  On JDBC
+            stores they do take it, and on Redis when no other id is free.
     """
 
     instance_id: "InstanceId | str | None" = None
@@ -74,13 +74,13 @@ class LeaseTerms(Options):
             generators with `MachineIdLostError`.
         peer_safe_guard: seconds; the shortest safe guard duration of any instance in the
             namespace, if it is shorter than the distributor's own.
-        lead: seconds that the fence is ahead of the clock; 1.5 intervals by default.  For
-            so long ids are issued while the store is down, and for so long the next owner may
-            have to wait after a crash.
+        lead: seconds that the fence is ahead of the clock; 1.5 intervals by default.  Ids are
+            issued that long while the store is down, and after a crash the next owner may have
+            to wait that long.
         start_timeout: seconds that opening may take; if it would have to wait longer for a
             former owner's fence, it fails at once.  By default 5 to reach the store, and
             then as long as a fence can be ahead: ``lead`` and ``broken_threshold``.
-        call_timeout: seconds after which a call to the store is given up.
+        call_timeout: seconds after which a call to the store is abandoned.
     """
 
     on_lost: Literal["redistribute", "raise"] = "redistribute"

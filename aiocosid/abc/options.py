@@ -1,8 +1,8 @@
-"""Options, declared once: a dataclass beside what it configures, and what is made of it.
+"""Options, declared once: a dataclass next to what it configures, and what is derived from it.
 
-A field is ``Annotated`` with its `Bounds`, by one of the types below; its meaning stands in the
-docstring of its class, under ``Attributes:``.  A module that declares options evaluates its
-annotations, so that the bounds are there at run time.
+A numeric field is ``Annotated`` with its `Bounds`, usually through one of the types below.  Its
+meaning is in the docstring of its class, under ``Attributes:``.  A module that declares options
+evaluates its annotations, so that the bounds exist at run time.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ O_co = TypeVar("O_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bounds:
-    """The range of an option; both ends are in it, unless it says otherwise.
+    """The range of an option; both ends are included, unless it says otherwise.
 
     Attributes:
         at_least: the lowest value.
@@ -91,16 +91,16 @@ class Bounds:
 Count: TypeAlias = Annotated[int, Bounds(1, MAX_INT64)]
 Seconds: TypeAlias = Annotated[float, Bounds(above=True)]
 SecondsOrZero: TypeAlias = Annotated[float, Bounds()]
-"""Seconds, or 0 for none at all."""
+"""Seconds, or 0 for none."""
 
 
 class Declared(NamedTuple):
-    """An option, as its declaration has it.
+    """An option as it was declared.
 
     Attributes:
         annotation: its type as it is written.
         type: its type without bounds, and without None.
-        bounds: its range; None for other types than numbers.
+        bounds: its range; None for types other than numbers.
         optional: whether it may be None.
         default: its default; `inspect.Parameter.empty` for an option that is required.
     """
@@ -117,13 +117,13 @@ class Declared(NamedTuple):
         return self.type is int
 
     def check(self, name: str, value: object) -> None:
-        """Raise `InvalidArgumentError` for a value outside of the range."""
+        """Raise `InvalidArgumentError` for a value outside the range."""
         if value is None and self.optional:
             return
         bounds = self.bounds
         if self.type is bool:
             if type(value) is not bool and self.optional:
-                raise InvalidArgumentError(name, value, expected="True, False or None")
+                raise InvalidArgumentError(name, value, "must be True, False or None")
             check_boolean(name, value)
         elif bounds is None:
             return
@@ -132,17 +132,17 @@ class Declared(NamedTuple):
         elif bounds.below:
             number = type(value) in {int, float}
             if not (number and bounds.at_least <= value < bounds.at_most):  # type: ignore[operator]  # a number
-                expected = f"a number from {bounds.at_least:g} to below {bounds.at_most:g}"
-                raise InvalidArgumentError(name, value, expected=expected)
+                rule = f"must be a number from {bounds.at_least:g} to below {bounds.at_most:g}"
+                raise InvalidArgumentError(name, value, rule)
         else:
             check_seconds(name, value, or_zero=not bounds.above, at_most=bounds.at_most)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Options:
-    """Options of one thing, for type checkers a frozen dataclass; it holds those that were given.
+    """A set of options, for type checkers a frozen dataclass; it stores those that were given.
 
-    Building them raises `InvalidArgumentError` for the first one outside its range.
+    Creating it raises `InvalidArgumentError` for the first option outside its range.
     """
 
     def __init__(self, **given: object) -> None:
@@ -154,14 +154,14 @@ class Options:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` if options do not go together."""
+        """Raise `InvalidArgumentError` if options cannot be combined."""
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"cannot assign to {name!r}: options stay as they are")
 
 
 def check_names(options: type[Options], given: Mapping[str, object]) -> None:
-    """Raise `TypeError` for options that are missing, or that there are none of."""
+    """Raise `TypeError` for options that are missing or unknown."""
     known = declared(options)
     if unknown := given.keys() - known.keys():
         raise TypeError(f"{options.__name__}: unexpected keyword argument {min(unknown)!r}")
@@ -186,7 +186,7 @@ def declared(options: type[Options]) -> Mapping[str, Declared]:
         _required[options] = tuple(
             name for name, each in found.items() if each.default is Parameter.empty
         )
-        _known[options] = found  # last: another thread that finds it looks there as well
+        _known[options] = found  # last, because another thread that finds it also reads _required
     return found
 
 
@@ -202,12 +202,12 @@ def _declared(annotation: Any, default: object) -> Declared:  # noqa: ANN401 - a
 
 
 def common(options: Options, kind: type[Options]) -> dict[str, Any]:
-    """Return the given ones that another class has too, as keyword arguments for it."""
+    """Return the given options that another class also has, as keyword arguments for it."""
     return {name: value for name, value in vars(options).items() if name in declared(kind)}
 
 
 class Takes(Protocol[P, O_co]):
-    """A decorator of `takes`."""
+    """The decorator that `takes` returns."""
 
     @overload
     def __call__(self, function: Callable[[D, O_co], R], /) -> Callable[Concatenate[D, P], R]: ...
@@ -219,10 +219,10 @@ class Takes(Protocol[P, O_co]):
 
 
 def takes(options: Callable[P, O_co]) -> Takes[P, O_co]:
-    """Give a function keyword arguments: it gets them as one object, its last argument.
+    """Give a function keyword arguments, which it receives as one object, its last argument.
 
     Names, types, defaults and meanings are those of the object's class, also in ``help()``.  The
-    arguments before are positional.
+    arguments before the last one are positional.
 
     Args:
         options: the class.
@@ -256,7 +256,7 @@ ENTRY: Final = re.compile(r"^    (\w+): .*(?:\n {5,}.*)*", re.MULTILINE)
 
 
 def meanings(options: type[Options]) -> dict[str, str]:
-    """Return what the docstrings of a class and its bases say of its options, as they have it."""
+    """Return the text about each option in the docstrings of a class and its bases, unchanged."""
     found: dict[str, str] = {}
     for each in reversed(options.__mro__):
         listed = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")[2]
@@ -273,7 +273,7 @@ def words_of(options: type[Options]) -> dict[str, str]:
 
 
 def documented(doc: str | None, options: type[Options], name: str) -> str:
-    """Return a docstring with the meaning of each option in the place of the argument ``name``."""
+    """Return a docstring in which the meaning of each option replaces the argument ``name``."""
     text, between, rest = inspect.cleandoc(doc or "").partition("\n\nRaises:")
     entries = {match[1]: match[0] for match in ENTRY.finditer(text)}
     text = text.replace(f"\n{entries.get(name)}", "")

@@ -1,4 +1,4 @@
-"""What an instance keeps on its machine for its next start: the record, and the place of it."""
+"""What an instance keeps on its machine for its next start: the record, and where it is kept."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class RestartRecord:
     """The bound of all ids that an instance issues before its next renewal.
 
     Attributes:
-        renewal: names the renewal in the store, as `Seat.renewal_of` does; several, separated by
-            ``|``, if each of them may be the last, as answers were lost.
+        renewal: names the renewal in the store, as `MachineSlot.renewal_of` does; several names
+            are separated by ``|`` if each may be the last one because answers were lost.
         lock: names the lock file that the instance holds.
         boot: names the boot of the machine.
         boot_ms: the boot clock when the bound was set, milliseconds.
         bound_ms: the wall clock at that time, or the latest time of an earlier id of this instance,
-            or the latest one that may be borrowed; unix milliseconds.
+            or the latest time that may be borrowed; unix milliseconds.
         floor_ms: no id of an earlier owner has a later time, unix milliseconds.
         until_ms: no id has a later time before the next record is written, unix milliseconds; -1
-            if the instance may not start without its store, as then the next three.
+            if the instance may not start without its store.  Then the next three are unset, too.
         fence_ms: the fence that the store has confirmed, unix milliseconds.
         machine_id: the machine id.
         bits: its width.
@@ -53,7 +53,7 @@ class RestartRecord:
 
     @classmethod
     def read(cls, text: str) -> Self | None:
-        """Parse what `text` returned; None for anything else."""
+        """Parse what `text` returned; return None for anything else."""
         digest, _, facts = text.removesuffix("\n").partition(" ")
         if digest != _digest(facts):
             return None
@@ -66,7 +66,7 @@ class RestartRecord:
 
 
 VOID: Final = RestartRecord(renewal="", boot_ms=0, bound_ms=0, floor_ms=-1, until_ms=0)
-"""Proves nothing: its writer has lost the machine id.  With a floor, ids have to be above that."""
+"""Proves nothing: its writer has lost the machine id.  Ids must be above its floor, if any."""
 
 
 def _digest(facts: str) -> str:
@@ -79,8 +79,8 @@ class Found:
 
     Attributes:
         record: the record that was stored last, or None.
-        lock: names the lock file that the process holds now; empty if another one holds it.
-        boot: names the boot of the machine; empty if it has none that can be told.
+        lock: names the lock file that the process holds now; empty if another process holds it.
+        boot: names the boot of the machine; empty if it cannot be identified.
         boot_ms: the boot clock, read once the lock was held, milliseconds.
     """
 
@@ -91,14 +91,15 @@ class Found:
 
 
 class RestartPlace(Protocol):
-    """Keeps the record of one instance; `RestartFile` on a disk.
+    """Keeps the record of one instance; on a disk it is a `RestartFile`.
 
     Attributes:
-        former: names the last renewal that the store is known to have, but for a taking of this
-            process whose answer was lost; None before the store was read.  The distributor sets it.
+        former: names the last renewal that the store is known to have, apart from a call of this
+            process that took the id and lost its answer; None before the store was read.  The
+            distributor sets it.
         renewal: names the last renewal of this process; the distributor sets it.
         found: what the process finds on its machine; the lease sets it.
-        offline: seconds without the store for which ids may be issued; 0 for a lease as usual.
+        offline: seconds without the store for which ids may be issued; 0 for a usual lease.
         written: the last record of this process, or None.
     """
 
@@ -113,18 +114,18 @@ class RestartPlace(Protocol):
         raise NotImplementedError
 
     async def take(self) -> Found:
-        """Lock the place, and return what is there; the lock is empty if another one holds it.
+        """Lock the place, and return what is there; the lock is empty if another process holds it.
 
         Raises:
-            StoreError: a file cannot be read or made.
+            StoreError: a file cannot be read or created.
         """
         raise NotImplementedError
 
     async def write(self, record: RestartRecord) -> bool:
-        """Replace the record, if the lock is held or can be had; return whether it was.
+        """Replace the record, if the lock is held or can be taken; return whether it was replaced.
 
         Args:
-            record: without the names of lock and boot, which the place knows.
+            record: without the names of lock and boot, which the place adds.
 
         Raises:
             StoreError: a file cannot be written.

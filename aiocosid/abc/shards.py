@@ -13,22 +13,23 @@ from .checks import check_integer
 __all__ = ("ShardRule", "check_shard", "refuse_shard", "shard_of")
 
 ShardRule: TypeAlias = str | Callable[[Any], int]
-"""The name of the row's attribute that holds its sharding id, or a function of the row."""
+"""The name of the row's attribute that contains its sharding id, or a function of the row."""
 
-MOST: Final = 2**31 - 1  # of the widest layout
+MOST: Final = 2**31 - 1  # the highest one of the widest layout
 
 
 def check_shard(generator: Any, shard: object, argument: str = "shard") -> None:  # noqa: ANN401 - of a user, perhaps
     """Raise unless a generator makes ids with that sharding id.
 
     Args:
-        generator: of any kind.  If another process has its layout, that refuses a number that is
-            outside of the layout.
+        generator: of any kind.  If another process has its layout, that process refuses a number
+            that is outside the layout.
         shard: the sharding id.
         argument: names it in the error.
 
     Raises:
-        InvalidArgumentError: the generator's ids carry no shard, or the shard is outside its bits.
+        InvalidArgumentError: the generator's ids contain no shard, or the shard is outside its
+            bits.
     """
     while True:
         if not _takes_shards(generator.__class__):
@@ -41,9 +42,9 @@ def check_shard(generator: Any, shard: object, argument: str = "shard") -> None:
 
 
 def refuse_shard(shard: object, argument: str) -> NoReturn:
-    """Raise `InvalidArgumentError`: a generator's ids carry no shard."""
-    expected = "left out: the ids of this generator carry no shard"
-    raise InvalidArgumentError(argument, shard, expected=expected)
+    """Raise `InvalidArgumentError`, because a generator's ids contain no shard."""
+    rule = "cannot be given: the ids of this generator carry no shard"
+    raise InvalidArgumentError(argument, shard, rule)
 
 
 @lru_cache(64)
@@ -61,8 +62,8 @@ def shard_of(row: object, rule: ShardRule, generator: object, place: str) -> int
         place: names the id in errors.
 
     Raises:
-        InvalidArgumentError: the row has no such attribute, or its value is no sharding id of the
-            generator; or the generator's ids carry no shard.
+        InvalidArgumentError: the row has no such attribute, or its value is not a sharding id of
+            the generator; or the generator's ids contain no shard.
     """
     if not isinstance(rule, str):
         found: Any = rule(row)
@@ -71,9 +72,7 @@ def shard_of(row: object, rule: ShardRule, generator: object, place: str) -> int
         try:
             found = getattr(row, rule)
         except AttributeError:
-            expected = (
-                f"an attribute that is set when the id is taken; {type(row).__name__} has none"
-            )
-            raise InvalidArgumentError(f"the shard of {place}", rule, expected=expected) from None
+            missing = f"is not set on {type(row).__name__}; set it before the id is taken"
+            raise InvalidArgumentError(f"the shard of {place}", rule, missing) from None
         check_shard(generator, found, f"{rule}, the shard of {place},")
     return int(found)

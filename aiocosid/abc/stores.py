@@ -26,7 +26,7 @@ class MachineMarker:
 
     Attributes:
         namespace: its namespace.
-        is_created: whether this call has written it, for the store's present identity.
+        is_created: whether this call has written it, for the store's current identity.
         seconds_left: above 0 in a quarantine: seconds until it ends, by the store's clock; ``inf``
             if it does not end by itself.
         safe_guard: the longest safe guard of any instance so far, in seconds; ``inf`` for ids that
@@ -40,12 +40,12 @@ class MachineMarker:
 
     @property
     def is_quarantined(self) -> bool:
-        """Whether a quarantine runs, in which no machine id is handed out."""
+        """Whether a quarantine runs, in which no machine id is granted."""
         return self.seconds_left > 0
 
 
 class MachineStore:
-    """The machine ids of a store; a store of your own may have none.
+    """The machine ids of a store; a custom store may have none.
 
     A store that keeps none itself passes the calls on to its `_holder`.
     """
@@ -66,10 +66,10 @@ class MachineStore:
         return self._holder().machine_id_distributor(**vars(options))
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return all machine ids that were ever handed out, sorted by namespace and number.
+        """Return all machine ids that were ever granted, sorted by namespace and number.
 
         Args:
-            namespace: only this one's; None for all.
+            namespace: return only those of this namespace; None for all.
 
         Raises:
             CorruptMachineStateError: an entry is damaged.
@@ -83,7 +83,7 @@ class MachineStore:
         The fence stays, so the next owner begins above it.  The owner must have stopped.
 
         Raises:
-            InvalidArgumentError: nobody holds the id.
+            InvalidArgumentError: no instance holds the id.
             StoreError: the store refuses or cannot be reached.
         """
         await self._holder().evict_machine(namespace=namespace, machine_id=machine_id)
@@ -93,16 +93,16 @@ class MachineStore:
     ) -> bool:
         """Let the next owner of a machine id begin above a time; never lowers anything.
 
-        For a store that lost writes.  One atomic step, safe to repeat.  The present holder, if any,
-        keeps the id and goes on; if it is dead, its id expires a safe guard after that time at the
-        earliest.
+        It is for a store that lost writes.  It is one atomic step, safe to repeat.  The current
+        holder, if any, keeps the id and continues; if it is dead, its id expires at the earliest a
+        safe guard after that time.
 
         Args:
             namespace: the namespace.
-            machine_id: 0 to 2^31-1.  A number that nobody ever had counts as given back from then
-                on; raise those in ascending order, without gaps.
-            above_ms: no id that exists has a later time; unix time in milliseconds, at least 0
-                and at most a day ahead of this process's clock.  Until then the next owner waits.
+            machine_id: 0 to 2^31-1.  A number that no instance ever had counts as released from
+                then on; raise such numbers in ascending order, without gaps.
+            above_ms: no existing id has a later time; unix time in milliseconds, at least 0 and at
+                most a day ahead of this process's clock.  Until then the next owner waits.
 
         Returns:
             Whether the next owner would have begun earlier.
@@ -110,7 +110,7 @@ class MachineStore:
         Raises:
             InvalidArgumentError: an argument is outside its range.
             CorruptMachineStateError: the id's entry is damaged; nothing was written.
-            UnsupportedByStoreError: this store has no machine ids, or keeps no marks.
+            UnsupportedByStoreError: this store has no machine ids, or keeps no fences.
             StoreError: the store refuses or cannot be reached.
         """
         return await self._holder().raise_machine_fence(
@@ -118,18 +118,18 @@ class MachineStore:
         )
 
     async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
-        """Lower what a wrong clock has written far ahead, so that the machine ids are usable again.
+        """Lower what a wrong clock has written far ahead, so that machine ids are usable again.
 
-        A fence or a renewal more than a day ahead keeps a machine id from every next owner.
-        Those of free ids are set to a minute ahead.  An id that is held is left alone: first stop
-        its holder, and take the id away with `evict_machine`.  One atomic step, safe to repeat.
+        A fence or a renewal more than a day ahead keeps a machine id from every next owner.  Those
+        of free ids are set to a minute ahead.  An id that is held is left unchanged: first stop its
+        holder, and take the id away with `evict_machine`.  It is one atomic step, safe to repeat.
 
         Args:
             namespace: the namespace.
 
         Returns:
             The machine ids that were too far ahead, as they were; those without an ``instance_id``
-            were mended.
+            were repaired.
 
         Raises:
             CorruptMachineStateError: an entry is damaged.
@@ -138,10 +138,10 @@ class MachineStore:
         return await self._holder().repair_machines(namespace=namespace)
 
     async def machine_bits(self, *, namespace: str = DEFAULT_NAMESPACE) -> int | None:
-        """Return the width of a namespace's machine ids, or None if none is noted yet.
+        """Return the width of a namespace's machine ids, or None if none is recorded yet.
 
         Raises:
-            CorruptMachineStateError: the note is damaged.
+            CorruptMachineStateError: the record is damaged.
             StoreError: the store refuses or cannot be reached.
         """
         return await self._holder().machine_bits(namespace=namespace)
@@ -156,19 +156,19 @@ class MachineStore:
     ) -> None:
         """Change the width of a namespace's machine ids permanently, while no instance holds one.
 
-        One atomic step, safe to repeat.  The caller has to make sure that the new layout repeats no
-        id of the old one.
+        It is one atomic step, safe to repeat.  The caller must make sure that the new layout
+        repeats no id of the old one.
 
         Args:
             namespace: the namespace.
-            bits: the new width, 1 to 31; the present one changes nothing.
+            bits: the new width, 1 to 31; the current one changes nothing.
             region: the region that this store has from now on; None for no regions.
             region_bits: how many of the bits name the region.
 
         Raises:
             MachineIdInUseError: an instance holds a machine id, whether it runs or not; nothing was
                 written.
-            MachineIdQuarantineError: the store may have forgotten who does.
+            MachineIdQuarantineError: the store may have lost the record of who holds one.
             InvalidArgumentError: an argument is outside its range.
             StoreError: the store refuses or cannot be reached.
         """
@@ -177,7 +177,7 @@ class MachineStore:
         )
 
     async def is_initialized(self) -> bool:
-        """Tell whether the store has a marker with its present identity: then it has lost nothing.
+        """Tell whether the store has a marker with its current identity: then it has lost nothing.
 
         Raises:
             UnsupportedByStoreError: this store keeps no marker for all namespaces.
@@ -191,23 +191,24 @@ class MachineStore:
         """Write the store's marker, which says that it has lost nothing.
 
         From then on counters may be created and every namespace may start; running quarantines end.
-        A store that was never initialised and one that was emptied look alike: do not call it at
-        every start, or it would mark a store that was just emptied.  A store that has a marker
-        already stays as it is unless an argument is given.  One atomic step, safe to repeat; a
-        cancelled call may have taken effect.
+        A store that was never initialised and one that was emptied look alike, so do not call it at
+        every start, or it would vouch for a store that was just emptied.  A store that already has
+        a marker stays as it is unless an argument is given.  It is one atomic step, safe to repeat;
+        a cancelled call may have taken effect.
 
         Where no commit spans all namespaces, as on Redis Cluster, it lets counters be created and
-        marks no namespace; for that there is `initialize_namespace`.
+        initializes no namespace; use `initialize_namespace` for that.
 
         Args:
-            confirm_no_holders: write it although the store has counters or machine ids.  The caller
-                has to know that no process that was started before holds a machine id, and that
-                no counter is lower than an id that was handed out.
-            after_loss: write it although the store has lost something: counters may be created, and
-                the machine ids of every namespace are in quarantine for the longest safe guard.
+            confirm_no_holders: write it even if the store has counters or machine ids.  The caller
+                must know that no process that was started before holds a machine id, and that no
+                counter is lower than an id that was handed out.
+            after_loss: write it even though the store has lost something: counters may be created,
+                and the machine ids of every namespace are in quarantine for the longest safe guard.
 
         Raises:
-            StoreNotEmptyError: the store has counters or machine ids, and neither is given.
+            StoreNotEmptyError: the store has counters or machine ids, and neither argument is
+                given.
             UnsupportedByStoreError: this store keeps no marker.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
@@ -216,9 +217,9 @@ class MachineStore:
         )
 
     async def forget_namespace(self, *, namespace: str) -> bool:
-        """Stop to miss a namespace whose machine ids were removed from the store on purpose.
+        """Stop counting a namespace as missing whose machine ids were removed on purpose.
 
-        The store counts its namespaces, and begins a quarantine if one has vanished.
+        The store counts its namespaces, and begins a quarantine if one has disappeared.
 
         Returns:
             Whether a namespace was missing.
@@ -239,22 +240,23 @@ class MachineStore:
     ) -> MachineMarker:
         """Write the marker of one namespace, which says that the store has lost nothing of it.
 
-        For one namespace alone, or where `initialize` marks none, as on Redis Cluster.  Do not
-        call it at every start, or it would mark a store that was just emptied.  One atomic step,
-        safe to repeat.
+        Use it for one namespace alone, or where `initialize` initializes none, as on Redis Cluster.
+        Do not call it at every start, or it would vouch for a store that was just emptied.  It is
+        one atomic step, safe to repeat.
 
         It writes a missing marker.  It does not replace a marker of another identity: then a
         quarantine begins, as in `MachineIdDistributor.distribute` with the given safe guard.  A
         running quarantine continues.
 
-        The marker records the longest safe guard so far, also those of leases, and a quarantine
-        lasts that long.  So ``safe_guard`` is only needed before the first lease with it is opened,
-        or with ``confirm_no_holders``: only ``confirm_no_holders`` discards a longer one.
+        The marker records the longest safe guard so far, including those of leases, and a
+        quarantine lasts that long.  So ``safe_guard`` is only needed before the first lease with it
+        is opened, or with ``confirm_no_holders``: only ``confirm_no_holders`` discards a longer
+        one.
 
         Args:
             namespace: the namespace of the machine ids.
-            confirm_no_holders: write the marker in any case, and end a quarantine.  The caller has
-                to know that no process that was started before holds a machine id.
+            confirm_no_holders: write the marker in any case, and end a quarantine.  The caller must
+                know that no process that was started before holds a machine id.
             safe_guard: the longest one of all instances in the namespace, in seconds, above 0;
                 ``inf`` for ids that are never recycled.  None leaves the recorded one; if there is
                 none, a quarantine lasts `DEFAULT_SAFE_GUARD`, or the first safe guard that a call
@@ -264,8 +266,8 @@ class MachineStore:
             The marker as it is now.
 
         Raises:
-            InvalidArgumentError: the namespace is no text or too long, or the safe guard is no
-                number of seconds.
+            InvalidArgumentError: the namespace is not a text or is too long, or the safe guard is
+                not a number of seconds.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         return await self._holder().initialize_namespace(
@@ -276,7 +278,7 @@ class MachineStore:
         """Return the markers that exist, sorted by namespace; writes nothing.
 
         Args:
-            namespace: only this one's; None for all.
+            namespace: return only the one of this namespace; None for all.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -287,13 +289,13 @@ class MachineStore:
         """Return the time by the store's clock, unix time in milliseconds.
 
         Raises:
-            UnsupportedByStoreError: this store tells no time.
+            UnsupportedByStoreError: this store has no clock.
             StoreError: the store refuses or cannot be reached.
         """
         return await self._holder().clock_ms()
 
     def _holder(self) -> MachineStore:
-        """Return the store that keeps the machine ids for a store that does not itself.
+        """Return the store that keeps the machine ids on behalf of this one.
 
         Raises:
             UnsupportedByStoreError: there is none (the default).
@@ -307,7 +309,7 @@ class Counter:
 
     Attributes:
         namespaced_name: ``{namespace}.{name}``.
-        last_max_id: the last max id handed out; the next id is above it.
+        last_max_id: the last max id that was granted; the next id is above it.
         last_fetch_time: unix time in seconds of the last fetch, or None where the store keeps none.
     """
 
@@ -321,15 +323,15 @@ class ServerInfo:
     """What a server reports about itself.
 
     Attributes:
-        version: its name and version, as ``Redis 8.2.1``; empty if it does not tell.
+        version: its name and version, for example ``Redis 8.2.1``; empty if it does not tell.
         durability_warnings: one text for each setting with which it may lose grants: its value,
             what may be lost, and what to set.  None if it was not asked for such settings.
-        unproved: one text for each setting that matters and cannot be asked.  It is proved to keep
-            its grants only if this and ``durability_warnings`` are both empty.
-        migrators: the tables in which tools for migrations keep their state, beside the store's
-            own; a tool may drop or empty what it does not know.
-        is_disposable: whether the store was made for tests, so that what is dropped is made again;
-            on a store without a witness, whether this process treats it so.
+        unproved: one text for each setting that matters and cannot be read.  The server is proved
+            to keep its grants only if this and ``durability_warnings`` are both empty.
+        migrators: the tables in which migration tools keep their state, alongside the store's own;
+            such a tool may drop or empty tables that it does not know.
+        is_disposable: whether the store was made for tests, so that what is dropped is created
+            again; on a store without a witness, whether this process treats it so.
     """
 
     version: str
@@ -342,10 +344,10 @@ class ServerInfo:
 def is_disposable() -> bool:
     """Return whether new stores are for tests, by ``AIOCOSID_DISPOSABLE`` in the environment.
 
-    The pytest plugin sets it to 1 unless it is set already.
+    The pytest plugin sets it to 1 unless it is already set.
 
     Raises:
-        InvalidSettingsError: the variable is no truth value.
+        InvalidSettingsError: the variable is not a truth value.
     """
     from .variables import DISPOSABLE, Variables  # noqa: PLC0415 - needed to create alone
 
@@ -355,20 +357,20 @@ def is_disposable() -> bool:
 class Store(MachineStore, ABC):
     """One server or file that keeps many counters; what ``connect(url)`` and the CLI work on.
 
-    It is created on your own client, which it never closes, or from a URL.
+    It is created with your own client, which it never closes, or from a URL.
     """
 
     __slots__ = ()
 
     begins_counters: ClassVar[bool] = False
-    """Whether a counter of any name begins by itself; in other systems' tables an operator creates
-    each (the default)."""
+    """Whether a counter of any name is created on first use.  In other systems' tables (the
+    default) an operator creates each one."""
 
     @property
     def durability_warnings(self) -> Sequence[str] | None:
-        """The settings of the server by which it may lose what it has granted.
+        """The settings of the server with which it may lose what it has granted.
 
-        None while they have not been checked, as before the first call, or cannot be.
+        None if they have not been checked yet, for example before the first call, or cannot be.
         """
         return None
 
@@ -376,18 +378,18 @@ class Store(MachineStore, ABC):
     def has_witness(self) -> bool:
         """Whether the store can tell what was never there from what was lost.
 
-        So it may be created again and again; others cannot (the default), or if a part cannot.
+        Then creating it repeatedly is safe.  It is False by default, and if a part has none.
         """
         parts = self.parts
         return bool(parts) and all(each.has_witness for each in parts)
 
     @property
     def parts(self) -> Sequence[Store]:
-        """The stores that this one is made of; none for a store of one server (the default)."""
+        """The stores that this one consists of; none for a store of one server (the default)."""
         return ()
 
     async def ask_server(self) -> ServerInfo:
-        """Ask the server for its version, and for settings by which it may lose grants.
+        """Ask the server for its version, and for settings with which it may lose grants.
 
         It writes nothing, and reads no counter and no machine id.
 
@@ -416,20 +418,20 @@ class Store(MachineStore, ABC):
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create tables or streams that were never there; does nothing on a store without any.
 
-        A store with a witness starts complete the first time, and needs no `initialize`.  Tables
-        that another program made do.
+        A store with a witness is complete the first time, and needs no `initialize`.  Tables that
+        another program made are used as they are.
 
         Args:
-            disposable: if the store is made by this call, it is one for tests: whatever is lost in
-                it is made and vouched for again.  On a store without a witness each call says so,
-                and is refused if there are keys without a marker.
+            disposable: if this call creates the store, it becomes one for tests: whatever is lost
+                in it is created and vouched for again.  On a store without a witness each call must
+                say so, and is refused if there are keys without a marker.
                 ``AIOCOSID_DISPOSABLE=1`` in the environment does the same.
-            after_loss: create also what was there and is lost; see `initialize`.  Before that a
+            after_loss: also create what was there and is lost; see `initialize`.  Before that, a
                 database's marker is deleted.
 
         Raises:
             SchemaDroppedError: tables were dropped, and the store is not disposable.
-            StoreNotEmptyError: a disposable store was asked for, but the store has keys without a
+            StoreNotEmptyError: a disposable store was requested, but the store has keys without a
                 marker, and no witness.
             StoreError: the store refuses or cannot be reached.
         """
@@ -439,7 +441,7 @@ class Store(MachineStore, ABC):
         """Return the counters, ordered by name.
 
         Args:
-            namespace: only the ones of this namespace; None for all.
+            namespace: return only those of this namespace; None for all.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -456,8 +458,8 @@ class Store(MachineStore, ABC):
     ) -> Counter:
         """Raise a counter so that every further id is above ``above``; never lower it.
 
-        One atomic compare-and-raise, safe to repeat.  Generators that hold segments keep them:
-        close those that may hold ids at or below ``above`` first.
+        It is one atomic compare-and-raise, safe to repeat.  Generators that hold segments keep
+        them, so first close those that may hold ids at or below ``above``.
 
         Args:
             namespace: the counter's namespace.
@@ -481,8 +483,8 @@ class Store(MachineStore, ABC):
     ) -> int:
         """Create a counter whose ids are above ``offset``, and return its last id.
 
-        Stores of counters that begin by themselves create it under their marker only, and leave one
-        that exists as it is.  The default raises its floor, so that one that is lower rises.
+        A store whose counters are created on first use creates it only under its marker, and leaves
+        an existing one as it is.  The default raises its floor, so that a lower counter rises.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.

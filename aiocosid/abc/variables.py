@@ -1,4 +1,4 @@
-"""The environment's ``AIOCOSID_...`` variables: their names, their texts, and what is wrong."""
+"""The environment variables ``AIOCOSID_...``: their names, their texts, and their mistakes."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ __all__ = (
 
 PREFIX: Final = "AIOCOSID_"
 DELIMITER: Final = "__"
-"""Between a table and a key of it."""
+"""Separates a table from a key in it."""
 
 FILE: Final = "_file"
-"""At the end of a variable's name: its value is the file that holds the text."""
+"""The end of a variable's name whose value is the path of a file that contains the text."""
 
 CONFIG: Final = "config"
 """The variable, in lower case and without the prefix, that names a file of settings."""
 
 DISPOSABLE: Final = "disposable"
-"""The variable whose stores are for tests; it is no key of the settings."""
+"""The variable that says that stores are for tests; it is not a key of the settings."""
 
 DEBUG: Final = "debug"
-"""The variable that has each id checked for its loop and thread; it is no key of the settings."""
+"""The variable that makes each id check its loop and thread; it is not a key of the settings."""
 
 _FLAGS: Final = ((DISPOSABLE,), (DEBUG,))
 
 TABLES: Final = ("stores", "machine", "share", "generators", "leaf_tags", "sharding", "server")
 KEYS: Final = ("close_timeout", "create", "namespace", "store", *TABLES)
-"""The keys at the top of the settings; those that are no table have one value."""
+"""The keys at the top of the settings; those that are not a table have one value."""
 
 YES: Final = ("true", "1", "yes", "on")
 NO: Final = ("false", "0", "no", "off")
 TRUTH_WORDS: Final = f"{', '.join((*YES, *NO[:-1]))} or {NO[-1]}"
-"""What errors say."""
+"""The accepted words, as errors list them."""
 
 _NEAR: Final = 0.8
-"""How similar a word has to be to count as a typing error: ``stroe`` is, ``service`` is not."""
+"""How similar a word must be to count as a typing error: ``stroe`` is, ``service`` is not."""
 
 _KUBERNETES: Final = re.compile(r"(.+_)?(SERVICE_(HOST|PORT)(_.+)?|PORT(_[0-9]+_.+)?)", re.ASCII)
-"""The variables that Kubernetes sets in pods, for a Service whose name begins with ``aiocosid``:
+"""The variables that Kubernetes sets in pods for a Service whose name begins with ``aiocosid``:
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
 
 Path = tuple[str, ...]
@@ -69,12 +69,12 @@ Path = tuple[str, ...]
 
 
 class Variables(NamedTuple):
-    """The variables that are set.
+    """The environment variables that are set.
 
     Attributes:
         names: the variables by the path of their key.
-        mistyped: the problems of those that can only be meant for aiocosid.
-        unknown: the problems of those that may belong to another program.
+        mistyped: the problems of variables that can only be meant for aiocosid.
+        unknown: the problems of variables that may belong to another program.
     """
 
     names: dict[Path, str]
@@ -89,7 +89,7 @@ class Variables(NamedTuple):
         found = [
             problem for each in sorted(names.items()) if (problem := _problem(*each)) is not None
         ]
-        for name in set(set_) - set(names.values()):  # _FILE comes later in the order, and counts
+        for name in set(set_) - set(names.values()):  # _FILE sorts later, so it is in `names`
             reason = f"is set, and {names[_path_of(name)]} too: unset one of them"
             key = ".".join(_path_of(name))
             found.append((SettingsProblem(key, reason, name), True))
@@ -100,7 +100,7 @@ class Variables(NamedTuple):
         )
 
     def text(self, *path: str) -> str | None:
-        """Return the text of a key; None if its variable is not set, or empty."""
+        """Return the text of a key; None if its variable is not set, or is empty."""
         name = self.names.get(path)
         return None if name is None else value_of(name) or None
 
@@ -108,7 +108,7 @@ class Variables(NamedTuple):
         """Return the truth value of a key; False if its variable is not set.
 
         Raises:
-            InvalidSettingsError: it is empty, or none of the words.
+            InvalidSettingsError: it is empty, or not one of the accepted words.
         """
         name = self.names.get(path)
         found = False if name is None else truth(value_of(name))
@@ -124,7 +124,7 @@ class Variables(NamedTuple):
 
 
 def is_file(name: str) -> bool:
-    """Return whether a variable names a file with its text; not ``AIOCOSID_CONFIG_FILE``."""
+    """Return whether a variable names a file with its text; ``AIOCOSID_CONFIG_FILE`` does not."""
     return name.lower().endswith(FILE) and name.lower() != f"{PREFIX}{CONFIG}{FILE}".lower()
 
 
@@ -134,10 +134,10 @@ def _path_of(name: str) -> Path:
 
 
 def value_of(name: str) -> str:
-    """Return a variable's value, or what its file holds if its name ends in ``_FILE``.
+    """Return a variable's value, or the content of its file if its name ends in ``_FILE``.
 
     Containers mount secrets as files.  The text of a file that cannot be read is empty; `Variables`
-    says why.
+    tells why.
     """
     value = os.environ[name]
     if is_file(name):
@@ -150,12 +150,12 @@ def value_of(name: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text without a byte order mark and line ends around it, which editors add."""
+    """Return the text without the byte order mark and line ends that editors add around it."""
     return text.strip("\ufeff\r\n")
 
 
 def truth(text: str) -> bool | None:
-    """Return the truth value that a text says, in any case; None if it is none of the words."""
+    """Return the truth value of a text, in any case; None if it is not an accepted word."""
     word = plain(text).lower()
     return word in YES if word in YES + NO else None
 
@@ -172,7 +172,7 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
         elif not text:
             reason = "is empty: give it a value, or unset it"
         elif path in _FLAGS and truth(text) is None:
-            reason = f"is {text[:MOST_SHOWN]!r}; it has to be {TRUTH_WORDS}"
+            reason = f"must be {TRUTH_WORDS}, not {text[:MOST_SHOWN]!r}"
         if not reason:
             return None
     else:
@@ -184,11 +184,11 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
 
 
 def _meant(first: str, rest: list[str]) -> str:
-    """Return what a name is similar to; empty if there is nothing."""
-    if first.removesuffix(FILE) in {*KEYS, CONFIG}:  # it is no table
+    """Return the name that was probably meant; empty if none is similar."""
+    if first.removesuffix(FILE) in {*KEYS, CONFIG}:  # a key that is not a table
         return first.removesuffix(FILE)
     for table in TABLES:
-        if first.startswith(f"{table}_"):  # one underscore instead of two
+        if first.startswith(f"{table}_"):  # one underscore was written in place of two
             return DELIMITER.join((table, first.removeprefix(f"{table}_"), *rest))
     near = get_close_matches(first, [*KEYS, CONFIG], 1, _NEAR)
     return DELIMITER.join((*near, *(rest if near and near[0] in TABLES else ()))) if near else ""

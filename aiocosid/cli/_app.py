@@ -270,12 +270,11 @@ def set_floor(
 def _check_floor(above: int | None, from_table: str | None, data_url: str | None) -> None:
     """Raise unless there is one source of the number."""
     if (above is None) == (from_table is None):
-        given = "neither" if above is None else "both"
-        expected = "--above N, or --from-table TABLE.COLUMN"
-        raise InvalidArgumentError("the floor", given, expected=expected)
+        one = "--above N or --from-table TABLE.COLUMN"
+        raise InvalidArgumentError(one, None, "is required, not both")
     if data_url is not None and from_table is None:
-        expected = "given with --from-table, whose database it names"
-        raise InvalidArgumentError("--data-url", printable(redacted(data_url)), expected=expected)
+        rule = "requires --from-table, whose database it names"
+        raise InvalidArgumentError("--data-url", printable(redacted(data_url)), rule)
 
 
 def _tell_nothing_to_raise(column: str, highest: int | None, output: TextFormat) -> None:

@@ -47,7 +47,7 @@ def broker(
     from ..server import run_broker
 
     if store is not None and config is not None:
-        raise InvalidArgumentError("--store", "...", expected="left out with --config")
+        raise InvalidArgumentError("--store", "...", "cannot be combined with --config")
     found = load_settings(config if store is None else {"store": store})
     settings = found.model_copy(update={"create": found.create or create})
     run_broker(settings, socket=socket, mode=mode, endurance=endurance)

@@ -172,12 +172,10 @@ def init(
         _print_schema(dialect, store, config)
         return
     if dialect is not None:
-        raise InvalidArgumentError("--dialect", dialect.value, expected="left out without --sql")
+        raise InvalidArgumentError("--dialect", dialect.value, "requires --sql")
     floors = _floors(floor or (), floor_from or ())
     if floors and not after_loss:
-        raise InvalidArgumentError(
-            "--floor", next(iter(floors)), expected="given with --after-loss"
-        )
+        raise InvalidArgumentError("--floor", next(iter(floors)), "requires --after-loss")
     request = _Request(
         namespace,
         says_yes=yes,
@@ -194,7 +192,7 @@ def init(
 
 def _print_schema(dialect: SqlDialect | None, url: str | None, config: str | None) -> None:
     if config is not None:
-        raise InvalidArgumentError("--config", config, expected="left out with --sql")
+        raise InvalidArgumentError("--config", config, "cannot be combined with --sql")
     write_schema(dialect or dialect_of(chosen_store(url, None).where))
 
 
@@ -204,13 +202,13 @@ def _floors(given: Sequence[str], columns: Sequence[str]) -> dict[str, Floor]:
     for each in given:
         name, _, number = each.partition("=")
         if not name or not number.isdecimal():
-            raise InvalidArgumentError("--floor", each, expected="NAME=N, as order=123456")
+            raise InvalidArgumentError("--floor", each, "must be NAME=N, such as order=123456")
         floors[name] = int(number)
     for each in columns:
         name, _, place = each.partition("=")
         if not name or "." not in place:
-            expected = "NAME=TABLE.COLUMN, as order=orders.id, with a schema before it if needed"
-            raise InvalidArgumentError("--floor-from", each, expected=expected)
+            rule = "must be NAME=TABLE.COLUMN or NAME=SCHEMA.TABLE.COLUMN, such as order=orders.id"
+            raise InvalidArgumentError("--floor-from", each, rule)
         floors[name] = place
     return floors
 

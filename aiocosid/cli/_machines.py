@@ -157,8 +157,8 @@ def evict(
                 raise typer.Exit(ExitCode.FAILED)
             # The user may have taken a long time to answer.
             if _owner(session, namespace, machine_id).instance_id != owner.instance_id:
-                expected = "held by the same instance as before the question"
-                raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+                rule = "was taken by another instance meanwhile; run the command again"
+                raise InvalidArgumentError("machine_id", machine_id, rule)
         session.call(session.store.evict_machine, namespace=namespace, machine_id=machine_id)
     write(f"{who} is free; it was held by {printable(owner.instance_id)}\n")
     session.tell_written()
@@ -309,13 +309,13 @@ def _floor_ms(
 ) -> int:
     """Return the latest time of any existing id."""
     if (above_id is None) == (above_time is None):
-        given = "neither" if above_id is None else "both"
-        raise InvalidArgumentError("the floor", given, expected="--above-time or --above-id")
+        one = "--above-time or --above-id"
+        raise InvalidArgumentError(one, None, "is required, not both")
     if above_id is not None:
         return last_ms_of(above_id, layout_of(layout, own))
     if layout is not None or own != AS_NAMED:
-        expected = "given without --layout, --bits, --unit and --epoch: those are for --above-id"
-        raise InvalidArgumentError("--above-time", above_time, expected=expected)
+        rule = "goes without --layout, --bits, --unit and --epoch, which are for --above-id"
+        raise InvalidArgumentError("--above-time", above_time, rule)
     return time_ms(f"{above_time}", "--above-time")
 
 
@@ -329,12 +329,12 @@ def _known(session: StoreSession, namespace: str, up_to: int | None) -> list[int
     if up_to is not None:
         bits = session.call(session.store.machine_bits, namespace=namespace)
         if bits is not None and up_to >> bits:
-            expected = f"at most {(1 << bits) - 1}: namespace {namespace!r} has {bits} bits"
-            raise InvalidArgumentError("--up-to", up_to, expected=expected)
+            rule = f"must be at most {(1 << bits) - 1}: namespace {namespace!r} has {bits} bits"
+            raise InvalidArgumentError("--up-to", up_to, rule)
         found.update(range(up_to + 1))
     if not found:
-        expected = "one that has machine ids; or give --up-to, if the store lost all of them"
-        raise InvalidArgumentError("namespace", namespace, expected=expected)
+        rule = "has no machine ids; correct the name, or give --up-to if the store lost them"
+        raise InvalidArgumentError("namespace", namespace, rule)
     return sorted(found)
 
 
@@ -342,8 +342,7 @@ def _owner(session: StoreSession, namespace: str, machine_id: int) -> Machine:
     for each in session.call(session.store.machines, namespace=namespace):
         if each.machine_id == machine_id and each.instance_id:
             return each
-    expected = f"one that is held in namespace {namespace!r}"
-    raise InvalidArgumentError("machine_id", machine_id, expected=expected)
+    raise InvalidArgumentError("machine_id", machine_id, f"is not held in namespace {namespace!r}")
 
 
 def _is_wanted(who: str, owner: Machine) -> bool:

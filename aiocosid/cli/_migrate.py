@@ -9,7 +9,7 @@ import typer
 
 from ..compat import Examinable
 from ..errors import InvalidArgumentError, SchemaMissingError
-from ..errors.base import did_you_mean
+from ..errors.base import one_of
 from ..provider import SYSTEMS
 from ._exit import ExitCode, printable
 from ._options import DEFAULT_TIMEOUT, AsTable, Timeout
@@ -33,8 +33,7 @@ BY_ADDRESS: Final = {"leaf-workerid", "leaf-zk-normal", "leaf-zk-recycle"}
 
 def _known(system: str) -> str:
     if system not in SYSTEMS:
-        expected = f"one of {', '.join(SYSTEMS)}{did_you_mean(system, SYSTEMS)}"
-        raise InvalidArgumentError("--from", system, expected=expected)
+        raise InvalidArgumentError("--from", system, one_of(SYSTEMS, system))
     return system
 
 
@@ -76,7 +75,7 @@ def check(
     with StoreSession.on(url, None, timeout=timeout) as session:
         examined = session.store
         if not isinstance(examined, Examinable):
-            raise InvalidArgumentError("--from", system, expected="one that can be examined")
+            raise InvalidArgumentError("--from", system, "cannot be examined")
         try:
             found = session.call(examined.examine)
         except SchemaMissingError as error:

@@ -62,7 +62,7 @@ def declared(
 
     def check(param: typer.CallbackParam, value: float | None) -> float | None:
         if value is not None and not low <= value <= high:  # nan is not
-            raise InvalidArgumentError(param.opts[0], value, expected=f"from {low} to {high}")
+            raise InvalidArgumentError(param.opts[0], value, f"must be from {low} to {high}")
         return value
 
     limits = f"{low} to {high}" if high < UNLIMITED else f"at least {low}"

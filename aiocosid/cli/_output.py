@@ -139,7 +139,7 @@ class NoTerminalError(InvalidArgumentError):
     """A command has a question, and there is no terminal to ask it on."""
 
     def __init__(self, option: str, *, remedy: str) -> None:
-        super().__init__(option, "not given", expected="given")
+        super().__init__(option, None, "is required")
         self.remedy = remedy
         self.args = (f"there is no terminal to ask on; {remedy}",)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidArgumentError, InvalidIdError
+from ..errors.base import one_of
 from ..snowflake import (
     COSID_MS,
     LAYOUTS,
@@ -74,29 +75,28 @@ def layout_of(
     if own.bits is not None:
         return _make_layout(own.bits, name, own)
     if own.unit is not None:
-        expected = "given with --bits: a predefined layout has its own unit"
-        raise InvalidArgumentError("--unit", own.unit, expected=expected)
+        rule = "requires --bits: a predefined layout has its own unit"
+        raise InvalidArgumentError("--unit", own.unit, rule)
     if name is not None and name not in LAYOUTS:
-        expected = f"one of {', '.join((*LAYOUTS, *also))}"
-        raise InvalidArgumentError("layout", name, expected=expected)
+        raise InvalidArgumentError("layout", name, one_of((*LAYOUTS, *also), name))
     layout = COSID_MS if name is None else LAYOUTS[name]
     return layout if own.epoch is None else layout.with_epoch(_epoch_of(own.epoch))
 
 
 def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout:
     if name is not None:
-        expected = "given without --layout: both define the layout"
-        raise InvalidArgumentError("--bits", bits, expected=expected)
+        rule = "cannot be combined with --layout: both define the layout"
+        raise InvalidArgumentError("--bits", bits, rule)
     if own.unit is None or own.epoch is None:
-        expected = "given with --unit and --epoch: bits alone do not define the time"
-        raise InvalidArgumentError("--bits", bits, expected=expected)
+        rule = "requires --unit and --epoch: bits alone do not define the time"
+        raise InvalidArgumentError("--bits", bits, rule)
     found = BITS.fullmatch(bits)
     if found is None:
-        expected = (
-            "the bits of time, machine id and sequence as 41/10/12, or of time, region, worker and "
-            "sequence as 41/5/5/12"
+        rule = (
+            "must be the bits of time, machine id and sequence, such as 41/10/12, or of time, "
+            "region, worker and sequence, such as 41/5/5/12"
         )
-        raise InvalidArgumentError("--bits", bits, expected=expected)
+        raise InvalidArgumentError("--bits", bits, rule)
     time, region, worker, sequence = (int(each or 0) for each in found.groups())
     unit, epoch = _unit_of(own.unit), _epoch_of(own.epoch)
     return SnowflakeLayout(time, region + worker, sequence, unit, epoch, region_bits=region)
@@ -105,8 +105,8 @@ def _make_layout(bits: str, name: str | None, own: OwnLayout) -> SnowflakeLayout
 def _unit_of(text: str) -> timedelta:
     found = UNIT.fullmatch(text)
     if found is None:
-        expected = "ms, 10ms, s, or another number of ms or s, as 500ms"
-        raise InvalidArgumentError("--unit", text, expected=expected)
+        rule = "must be ms, s, or a number of them such as 10ms"
+        raise InvalidArgumentError("--unit", text, rule)
     count = int(found[1] or 1)
     return timedelta(milliseconds=count) if found[2] == "ms" else timedelta(seconds=count)
 
@@ -117,12 +117,12 @@ def _epoch_of(text: str, option: str = "--epoch") -> datetime | int:
     try:
         epoch = datetime.fromisoformat(text)
     except ValueError:
-        expected = "a time as 2020-01-01T00:00:00Z, or an integer of milliseconds since 1970"
-        raise InvalidArgumentError(option, text, expected=expected) from None
+        rule = "must be a time such as 2020-01-01T00:00:00Z, or milliseconds since 1970"
+        raise InvalidArgumentError(option, text, rule) from None
     if epoch.tzinfo is None:
         time = epoch.isoformat()
-        expected = f"given with its offset: {time}Z if it is in UTC, or as {time}+08:00"
-        raise InvalidArgumentError(option, text, expected=expected)
+        rule = f"has no UTC offset; write {time}Z if it is in UTC, or as {time}+08:00"
+        raise InvalidArgumentError(option, text, rule)
     return epoch
 
 
@@ -223,8 +223,8 @@ def parsed(text: str, layout: str | None, zone: str | None, own: OwnLayout = AS_
     """
     if layout in TEXTS:
         if own != AS_NAMED:
-            expected = "given without --bits, --unit and --epoch: its text counts from 1970"
-            raise InvalidArgumentError("--layout", layout, expected=expected)
+            rule = "cannot be combined with --bits, --unit or --epoch: its text counts from 1970"
+            raise InvalidArgumentError("--layout", layout, rule)
         return _text(text, layout, zone)
     return _number(text, layout_of(layout, own, also=TEXTS), zone)
 
@@ -234,8 +234,8 @@ def _id_of(text: str, layout: SnowflakeLayout, zone: str | None = None) -> int:
         return FriendlyText(layout, zone=zone or FRIENDLY_ZONE).as_id(text)
     if NUMBER.fullmatch(text):
         return int(text)
-    expected = f"digits, or friendly text; CosIdGenerator's need --layout {' or '.join(TEXTS)}"
-    raise InvalidIdError("id", text, expected=expected)
+    rule = f"must be digits or friendly text, or a text with --layout {' or '.join(TEXTS)}"
+    raise InvalidIdError("id", text, rule)
 
 
 def _number(text: str, layout: SnowflakeLayout, zone: str | None) -> Parsed:

@@ -42,12 +42,12 @@ def run(argv: Sequence[str]) -> int:
     given = parser().parse_args(argv)
     command = given.command[1:] if given.command[:1] == ["--"] else given.command
     if not command:
-        raise InvalidArgumentError("CMD", None, expected="the program to run, after '--'")
+        raise InvalidArgumentError("CMD", None, "is required: the program to run, after '--'")
     variables = [_expression(each) for each in given.env or ["MACHINE_ID"]]
     if given.grace is None:
         given.grace = 3.0 if given.instance_id else 10.0
     if given.grace <= 0:
-        raise InvalidArgumentError("--grace", given.grace, expected="seconds above 0")
+        raise InvalidArgumentError("--grace", given.grace, "must be a number of seconds above 0")
     _check_lead(given)
     lease = {each: value for each, value in vars(given).items() if each not in NOT_THE_LEASE_S}
     return supervise(partial(_serve, lease), command, variables, grace=given.grace)
@@ -123,8 +123,8 @@ def parser() -> argparse.ArgumentParser:
 def _expression(text: str) -> Expression:
     found = Expression.read(text)
     if found is None:
-        expected = "NAME, or NAME=id followed by >>N, &N, +N or %N, such as WORKER_ID=id&31"
-        raise InvalidArgumentError("--env", text, expected=expected)
+        rule = "must be NAME, or NAME=id followed by >>N, &N, +N or %N, such as WORKER_ID=id&31"
+        raise InvalidArgumentError("--env", text, rule)
     return found
 
 
@@ -135,8 +135,8 @@ def _check_lead(given: argparse.Namespace) -> None:
     lead = given.lead or 1.5 * interval
     shortest = lead - interval
     if given.grace + KILL_MARGIN >= shortest:
-        expected = (
-            f"below {shortest - KILL_MARGIN:g}: a deadline is at least {shortest:g} s ahead, "
-            "--lead less --interval"
+        rule = (
+            f"must be below {shortest - KILL_MARGIN:g}: a deadline is at least {shortest:g} s "
+            "ahead (--lead less --interval)"
         )
-        raise InvalidArgumentError("--grace", given.grace, expected=expected)
+        raise InvalidArgumentError("--grace", given.grace, rule)

@@ -41,8 +41,8 @@ def dialect_of(url: str) -> SqlDialect:
     """
     dialect = SCHEMES.get(url.partition(":")[0].partition("+")[0].lower())
     if dialect is None:
-        expected = f"one of {', '.join(SqlDialect)}: the store is no SQL database"
-        raise InvalidArgumentError("--dialect", None, expected=expected)
+        rule = f"is required, as the store is no SQL database; give one of {', '.join(SqlDialect)}"
+        raise InvalidArgumentError("--dialect", None, rule)
     return dialect
 
 

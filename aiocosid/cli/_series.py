@@ -67,7 +67,7 @@ def open_(
     Only this command opens a series, so that a wrong name or an emptied table never starts at 1.
     """
     if group_by not in {None, "year", "month", "day"}:
-        raise InvalidArgumentError("--group-by", group_by, expected="one of year, month, day")
+        raise InvalidArgumentError("--group-by", group_by, "must be year, month or day")
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(
             open_series,

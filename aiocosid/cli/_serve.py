@@ -85,8 +85,8 @@ def _settings(config: str | None, given: Mapping[str, object], *, create: bool) 
 
     found = load_settings(config)
     if found.store is None and not found.generators and found.share is None:
-        expected = "a file, or AIOCOSID_CONFIG: there is no store and no generator to serve"
-        raise InvalidArgumentError("--config", config, expected=expected)
+        rule = "must name a file with a store or a generator to serve, unless AIOCOSID_CONFIG does"
+        raise InvalidArgumentError("--config", config, rule)
     server = found.server.model_copy(update=dict(given))
     return found.model_copy(update={"server": server, "create": found.create or create})
 

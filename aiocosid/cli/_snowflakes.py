@@ -73,7 +73,7 @@ def _write_bounds(
     at: str | None, layout: SnowflakeLayout, form: TableFormat, *, is_alone: bool
 ) -> None:
     if at is None or not is_alone:
-        raise InvalidArgumentError("ID", None, expected="an id, or --at TIME without one")
+        raise InvalidArgumentError("ID", None, "is required, or --at TIME without an ID")
     moment = UNIX_EPOCH + timedelta(milliseconds=time_ms(at, "--at"))
     found = {"lowest": layout.lowest(moment), "highest": layout.highest(moment)}
     if form is TableFormat.JSON:

@@ -83,19 +83,19 @@ def named_url(store: str | None, config: str | None) -> str | None:
     variables = Variables.read()
     variables.check()
     if store is not None and config is not None:
-        expected = "left out with --config, whose file names the stores"
-        raise InvalidArgumentError("--store", printable(redacted(store)), expected=expected)
+        rule = "cannot be combined with --config, whose file names the stores"
+        raise InvalidArgumentError("--store", printable(redacted(store)), rule)
     if store is not None:
         return store
     url = variables.text("store")
     if config is not None or variables.text(CONFIG) is not None:
         return None
     if url is None:
-        expected = (
-            "a URL, for example sqlite:///ids.db, unless AIOCOSID_STORE, --config FILE or "
+        rule = (
+            "is required, for example sqlite:///ids.db, unless AIOCOSID_STORE, --config FILE or "
             "AIOCOSID_CONFIG names the store"
         )
-        raise InvalidArgumentError("--store", None, expected=expected)
+        raise InvalidArgumentError("--store", None, rule)
     return url if ":" in url else None  # a name of AIOCOSID_STORES__...
 
 

@@ -1,7 +1,7 @@
-"""Other systems' tables, one module each, imported by name.
+"""Other systems' tables and registries, one module each, imported by name.
 
 To replace one of these systems, point its module at the same database: no table changes, no id
-repeats, and old nodes may run at the same time.  Importing a module without its driver raises
+repeats, and old nodes can run at the same time.  Importing a module without its driver raises
 `MissingExtraError`.
 """
 

@@ -1,4 +1,4 @@
-"""One counter in several databases, each of which grants ids of its own."""
+"""One counter in several databases, each of which grants its own ids."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class _Member:
     """One of the databases.
 
     Attributes:
-        counter: the row there.
-        rows: all rows there.
+        counter: the row in this database.
+        rows: all rows in this database.
         health: whether the database answers.
-        place: its position among those that are not off.
-        ended: the error after which it is not asked any more, or None.
+        place: its position among the databases that are not off.
+        ended: the error after which the database is no longer asked, or None.
         is_bound: whether the row was read, and is valid.
     """
 
@@ -60,31 +60,32 @@ class _Member:
     is_bound: bool = False
 
     def __str__(self) -> str:
-        """Name it in messages."""
+        """Return the database's name for messages."""
         return f"database {self.place}"
 
 
 class GroupIdSegmentDistributor(WatchedDistributor):
     """A counter in several databases, of which any one is enough.
 
-    Each object has a random order of the databases, and asks the first one that answers; so many
-    objects spread over the databases.  A database that fails, or does not answer in time, gets a
-    cooldown, longer each time, and the same call asks another one.  A database that is behind the
-    ids that this object has handed out is raised to them first: ids rise, whichever database grants
-    them.
+    Each object has a random order of the databases, and asks the first one that answers, so many
+    objects spread over the databases.  A database that fails or does not answer in time gets a
+    cooldown, which grows each time, and the same call asks another one.  A database that is behind
+    the ids that this object has issued is first raised to them, so ids rise, whichever database
+    grants them.
 
     An object stops asking a database whose number went backwards.
 
     The rows of all databases that answer are read before the first grant, and the row of one that
-    could not be reached before it is first asked.  An invalid row is an error of the whole group:
-    the cause may be a wrong option here, which the other rows need not show.  Two rows that share
-    an id, as with equal remainders of tinyid's, are invalid too.  After that all rows are read
-    again, and once they are valid, the next call or the one after grants.
+    could not be reached before it is first asked.  An invalid row is an error of the whole group,
+    because the cause may be a wrong option here, which the other rows need not show.  Two rows that
+    share an id, for example tinyid rows with equal remainders, are invalid too.  After such an
+    error all rows are read again, and once they are valid, the next call or the one after it grants
+    ids.
 
-    A database that cannot be reached is not checked: two processes that each reach only one
-    database do not detect such an error.  TDDL's numbers are checked to belong to their database: a
-    wrong order shows in the first number; a wrong ``inner_step`` in most cases, but not if it is,
-    for example, a third of the right one.
+    A database that cannot be reached is not checked, so two processes that each reach only one
+    database do not detect such an error.  TDDL's numbers must belong to their database.  This check
+    detects a wrong order in the first number, and a wrong ``inner_step`` in most cases, but not if
+    it is, for example, a third of the right one.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         """Combine counters, which are not closed here; nothing is sent yet.
 
         Args:
-            counters: one for each database, all of one name and step.
+            counters: one counter for each database, all with one name and step.
             rows: the table of each database.
             group: the store of the group.
         """
@@ -111,9 +112,9 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         )
 
     async def _grant(self, step: int) -> int:
-        """Take a segment from one of the databases.
+        """Reserve a segment in one of the databases.
 
-        A cancelled call, or one that has asked several databases, may leave gaps in each.
+        A cancelled call, or one that asked several databases, may leave gaps in each of them.
 
         Raises:
             StoreUnavailableError: no database answers; the last one's error is the cause.
@@ -138,7 +139,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         """Check the rows that were not read yet, before an id is granted; return the failures.
 
         Raises:
-            CosIdError: a row is invalid, or the error is no failure of a database.
+            CosIdError: a row is invalid, or the error is not a failure of a database.
         """
         unbound = [
             each
@@ -154,12 +155,13 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         member.is_bound = True
 
     async def _granted(self, member: _Member, step: int, above: int) -> int:
-        """Take ``step`` ids that are all above ``above``.
+        """Reserve ``step`` ids that are all above ``above``.
 
-        A database that is behind is asked twice: lost writes show only in a grant without raising.
+        A database that is behind is asked twice, because lost writes show only in a grant that does
+        not raise the number.
         """
         counter = member.counter
-        if not member.is_bound:  # still in a cooldown, and the last resort
+        if not member.is_bound:  # it is in a cooldown, and the last resort
             await self._look_at(member)
         self._check_disjoint()
         max_id = await counter.next_max_id(step)
@@ -169,7 +171,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         return max_id
 
     def _check_disjoint(self) -> None:
-        """Raise if two databases may have ids in common, as far as rows were read."""
+        """Raise if two databases may have common ids, as far as their rows were read."""
         known = [each for each in self._members if each.rows.table.classes]
         for (index, member), (_, later) in combinations(enumerate(known), 2):
             one, other = member.counter, later.counter
@@ -181,9 +183,9 @@ class GroupIdSegmentDistributor(WatchedDistributor):
                 raise later.rows.corrupt(self.name, found)
 
     def _judge(self, error: CosIdError) -> bool:
-        """Raise the error of an invalid row: the other databases may share its ids."""
+        """Raise the error of an invalid row, because the other databases may share its ids."""
         if isinstance(error, CorruptCounterError):
-            for each in self._members:  # any of them may be corrected
+            for each in self._members:  # any row may be corrected
                 each.is_bound = False
             raise error
         return False
@@ -201,14 +203,14 @@ class GroupIdSegmentDistributor(WatchedDistributor):
         """Get ready in this process.
 
         Raises:
-            ForkedError: an engine was passed in, and is the parent's.
+            ForkedError: an engine was passed in and belongs to the parent process.
         """
         for member in self._members:
             await member.counter.aopen()
         await super().aopen()
 
 
-# Three of these are below the default 2 s timeout of a generator's call.
+# Three times this fits into the default 2 s timeout of a generator's call.
 STORE_TIMEOUT: Final = 0.6  # seconds
 
 _LAST_MAX_ID: Final = attrgetter("last_max_id")
@@ -219,11 +221,11 @@ class GroupStore(NotCopyable, Store):
 
     Attributes:
         one: the store of one of the databases.
-        options: the options of a URL for all of them, and how their texts are read.
+        options: the URL options for all databases, and the functions that read their texts.
         off: the suffix of the URL of a database that is off.
         healths: the health of each database, shared by all distributors.
-        store_timeout: seconds that one database has to answer, before the next is asked.
-        clock: time.
+        store_timeout: seconds within which a database must answer before the next one is asked.
+        clock: the time source.
     """
 
     one: ClassVar[type[TableStore]]
@@ -233,8 +235,8 @@ class GroupStore(NotCopyable, Store):
     def _gather(self, stores: Mapping[int, TableStore], store_timeout: float, clock: Clock) -> None:
         """Combine databases, each with its number."""
         if not stores:
-            expected = "at least one database that is not off"
-            raise InvalidArgumentError("engines", [], expected=expected)
+            rule = "must have at least one database that is not off"
+            raise InvalidArgumentError("engines", [], rule)
         check_seconds("store_timeout", store_timeout)
         self._stores = stores
         self.healths: list[StoreHealth] = [StoreHealth(clock) for _ in stores]
@@ -247,10 +249,10 @@ class GroupStore(NotCopyable, Store):
 
         Args:
             url: ``tinyid-group+striped:?store=URL&store=URL``, with a ``store`` for each database,
-                percent-encoded; ``store_timeout``, in seconds, may follow.  Likewise
-                ``tddl-group+``, with one for each of TDDL's groups in their order; one that ends
-                with ``-OFF`` is off and keeps its place, and ``inner_step``, ``schema_name`` and
-                ``table`` may follow as well.
+                percent-encoded; ``store_timeout``, in seconds, may follow.  A ``tddl-group+`` URL
+                is similar, with a ``store`` for each of TDDL's groups in their order; a store that
+                ends with ``-OFF`` is off and keeps its place.  ``inner_step``, ``schema_name`` and
+                ``table`` may follow too.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names something else.
@@ -262,7 +264,7 @@ class GroupStore(NotCopyable, Store):
             "striped",
             {**cls.options, "store_timeout": float},
             needs={"store"},
-            expected=f"{system}-group+striped:?store=URL&store=URL, percent-encoded",
+            form=f"{system}-group+striped:?store=URL&store=URL, percent-encoded",
         )
         servers = [each.removeprefix(f"{system}+") for each in urls]
         engines = [None if url.endswith(cls.off) else executor_of(url) for url in servers]
@@ -279,7 +281,7 @@ class GroupStore(NotCopyable, Store):
 
         Args:
             name: the counter's name in that system.
-            **more: as for the one database's store.
+            **more: as for the store of a single database.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
@@ -311,13 +313,13 @@ class GroupStore(NotCopyable, Store):
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, **_: bool
     ) -> Counter:
-        """Raise a counter in each database that is lower; see the one database's store.
+        """Raise a counter in each database where it is lower; see the single database's store.
 
-        A cancelled or failed call may have taken effect in some databases: repeat it, which is
+        A cancelled or failed call may have taken effect in some databases.  Repeat it; this is
         safe.
 
         Raises:
-            StoreError: as for the store of any one database.
+            StoreError: as for the store of a single database.
         """
         raised = [
             await store.set_floor(namespace=namespace, name=name, above=above)
@@ -328,8 +330,8 @@ class GroupStore(NotCopyable, Store):
     async def examine(self) -> Sequence[Examined]:
         """Read and explain all rows of all databases; nothing is written.
 
-        Names end with the database's number, as ``order@1``.  If two databases have ids in common,
-        it is a problem of the later one.
+        Names end with the database's number, for example ``order@1``.  If two databases have common
+        ids, the problem is reported for the later one.
 
         Raises:
             StoreError: a database refuses or cannot be reached, or a table is missing.
@@ -356,16 +358,16 @@ class GroupStore(NotCopyable, Store):
         """Get ready in this process.
 
         Raises:
-            ForkedError: an engine was passed in, and is the parent's.
+            ForkedError: an engine was passed in and belongs to the parent process.
         """
         for store in self._stores.values():
             await store.aopen()
 
     async def aclose(self) -> None:
-        """Close connections made from URLs; engines that were passed in stay open.
+        """Close connections that were created from URLs; engines that were passed in stay open.
 
         Raises:
-            WrongLoopError: they are in use on another event loop.
+            WrongLoopError: the connections are in use on another event loop.
         """
         async with AsyncExitStack() as stack:
             for store in self._stores.values():
@@ -373,5 +375,5 @@ class GroupStore(NotCopyable, Store):
 
 
 def _share_ids(one: Class, other: Class) -> bool:
-    """Return whether two classes share ids."""
+    """Return whether two residue classes share ids."""
     return (other[1] - one[1]) % gcd(one[0], other[0]) == 0

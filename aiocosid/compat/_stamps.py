@@ -1,4 +1,4 @@
-"""The one time that a registry keeps for an address: it names the owner and the write.  Pure."""
+"""The single time that a registry keeps for an address; it identifies owner and write.  No I/O."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ if TYPE_CHECKING:
 __all__ = ("LIVES", "claim_stamp", "name_of", "named_stamps", "stamp")
 
 LIVES: Final = 64
-MOST_NAMED: Final = 16  # a record on the disk is a short text
+MOST_NAMED: Final = 16  # because a record on the disk is short
 
 
 def claim_stamp(found_ms: int, now_ms: int) -> int:
-    """Return the first time of the owner after the one that has left ``found_ms``."""
+    """Return the first time of the owner that follows the one that left ``found_ms``."""
     return stamp(found_ms + 1, max(found_ms + 1, now_ms))
 
 
 def stamp(life: int, least_ms: int) -> int:
-    """Return the first time with a life's remainder from ``least_ms`` on, at most 63 ms later."""
+    """Return the first time from ``least_ms`` on with a life's remainder, at most 63 ms later."""
     return least_ms + (life - least_ms) % LIVES
 
 
 def name_of(stamps: Iterable[int], worker_id: int) -> str:
     """Return the name of the write of one of these stamps, as a `RestartRecord` has it.
 
-    The stamp is token and turn: a process that takes the id while its time is ahead of the clock
-    adds 1 to it.  Of very many, the first one is kept, which was read, and the last ones sent.
+    A stamp serves as both token and version: a process that takes the id while its time is ahead of
+    the clock adds 1 to it.  If there are too many stamps, the name keeps the first one, which was
+    read, and the last ones that were sent.
     """
     first, *others = sorted(stamps)
     kept = [first, *others[-MOST_NAMED:]]

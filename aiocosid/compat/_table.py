@@ -1,9 +1,9 @@
-"""Another system's table with one counter per row.  Pure.
+"""Another system's table with one counter per row.  No I/O.
 
-Its statements, the meaning of its numbers, and what ``aiocosid migrate check`` tells of it.
+This has its statements, the meaning of its numbers, and the report of ``aiocosid migrate check``.
 """
 
-# ruff: noqa: S608 - put together from names that are written in this room alone, or were checked
+# ruff: noqa: S608 - statements are assembled from this package's own names, or checked ones
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = (
     "create_table",
 )
 
-# A delta, and the remainder of each id modulo that delta.
+# A delta, and the remainder of each id modulo the delta.
 Class: TypeAlias = "tuple[int, int]"
 _ALL: Final[Class] = (1, 0)
 
-_SHOWN: Final = 40  # characters of a damaged value that an error shows
+_SHOWN: Final = 40  # how many characters of a damaged value an error shows
 
 _UNIX_TIME: Final = {
     "mysql": "UNIX_TIMESTAMP({})",
@@ -40,8 +40,8 @@ _UNIX_TIME: Final = {
     "sqlite": "CAST(strftime('%s', {}) AS integer)",
 }
 
-# Plain CREATE TABLE IF NOT EXISTS fails in one of two concurrent sessions, and for a user who may
-# not create tables even if the table exists.
+# A plain CREATE TABLE IF NOT EXISTS fails in one of two concurrent sessions.  It also fails for a
+# user without the right to create tables, even if the table exists.
 _POSTGRESQL: Final = """
 DO $aiocosid$
 BEGIN
@@ -57,10 +57,10 @@ def create_table(table: str, columns: str) -> Mapping[DialectName, str]:
     """Return the statement that creates a missing table, by dialect; safe to run concurrently.
 
     Args:
-        table: its name.
-        columns: for all dialects; ``{number}`` is an auto-increment key, ``{moment}`` a time that
-            is ``datetime`` on MySQL; after ``timestamp`` ``{zone}`` adds PostgreSQL's time zone,
-            and at its end ``{itself}`` makes MySQL set the time.
+        table: the table's name.
+        columns: the columns for all dialects.  ``{number}`` is an auto-increment key, and
+            ``{moment}`` a time, which is ``datetime`` on MySQL.  After ``timestamp``, ``{zone}``
+            adds PostgreSQL's time zone, and ``{itself}`` at the end makes MySQL set the time.
     """
     fill = partial(columns.format, moment="datetime", zone="", itself="")
     number, itself = "bigint NOT NULL AUTO_INCREMENT PRIMARY KEY", " ON UPDATE CURRENT_TIMESTAMP"
@@ -82,8 +82,8 @@ class TableRow:
 
     Attributes:
         name: the counter's name.
-        stored: its number, or any other value in the column.
-        step: its own step, or any other value; None if the table has no such column.
+        stored: the row's number, or any other value in the column.
+        step: the row's own step, or any other value; None if the table has no such column.
         fetched: unix time of the last grant in seconds, or None.
         delta: the distance of its ids, or any other value.
         remainder: the remainder of its ids modulo ``delta``, or any other value.
@@ -101,28 +101,28 @@ class TableRow:
 class CounterTable:
     """A system's table of counters, and the meaning of its numbers.
 
-    A grant of ``step`` ids adds ``step`` to the number, and owns
-    ``(new - ahead - step, new - ahead]``.  Systems differ in ``ahead``; reading one system's
-    numbers as another's repeats ids.
+    A grant of ``step`` ids adds ``step`` to the number, and owns ``(new - ahead - step, new -
+    ahead]``.  Systems differ in ``ahead``; reading one system's numbers as another's would repeat
+    ids.
 
     Attributes:
         table: the table's name.
         key: the column that names a counter.
         value: the column that counts.
         width: characters that ``key`` holds.
-        create: by dialect, the statement that creates a missing table.
-        ahead: how far the number is above the last id handed out: 0 if it is that id, 1 if it is
-            the next one.
+        create: the statement that creates a missing table, by dialect.
+        ahead: how far the number is above the last issued id: 0 if it is that id, 1 if it is the
+            next one.
         step: the column with the row's own step, or None.
         classes: whether the columns ``delta`` and ``remainder`` define the row's ids: a grant adds
             ``step * delta``, and owns ``step`` ids with that remainder.
         touched: the column with the time of the last grant, or None.
         touches_itself: the dialects on which the database sets that column.
-        also: further assignments of a grant, such as ``version = version + 1``.
-        scope: columns and values in every WHERE.
+        also: additional assignments of a grant, for example ``version = version + 1``.
+        scope: columns and values in every WHERE clause.
         limit: the highest number that may be stored.
-        step_limit: ids in each grant, also if fewer are requested; None if a grant has as many as
-            are requested.
+        step_limit: the number of ids in each grant, even if fewer are requested; None if a grant
+            has as many as are requested.
         remedy: what to do if a row is missing.
     """
 
@@ -145,11 +145,11 @@ class CounterTable:
     # Statements; each is atomic by itself.
 
     def grant(self, dialect: DialectName) -> str:
-        """(name, step, least, most) adds a step to a sound row of at most ``most``.
+        """(name, step, least, most) adds a step to a valid row of at most ``most``.
 
-        A number below ``least`` begins there; a row of another class than (delta, remainder) is not
-        changed.  It returns the new number: in a row, or on MySQL as the inserted id.  An invalid
-        row is not changed.
+        A number below ``least`` begins there.  Neither an invalid row, nor a row of another class
+        than (delta, remainder), is changed.  The statement returns the new number: in a row, or on
+        MySQL as the inserted id.
         """
         least = number("least", dialect)
         start = f"CASE WHEN {self.value} < {least} THEN {least} ELSE {self.value} END"
@@ -160,7 +160,7 @@ class CounterTable:
             _is_integer(self.value, dialect),
             *self._guards(dialect),
         ]
-        if self.classes:  # as tinyid reads NULL
+        if self.classes:  # as tinyid does for NULL
             guards.append(f"COALESCE(delta, 1) = {number('delta', dialect)}")
             guards.append(f"COALESCE(remainder, 0) = {number('remainder', dialect)}")
         if self.step is not None:
@@ -170,7 +170,7 @@ class CounterTable:
         return f"{self._update(dialect, raised, guards)} RETURNING {self.value}"
 
     def set_floor(self, dialect: DialectName) -> str:
-        """(name, least) raises a sound row to ``least`` if it is lower."""
+        """(name, least) raises a valid row to ``least`` if it is lower."""
         return self._raise(dialect, self._guards(dialect))
 
     def _raise(self, dialect: DialectName, guards: list[str]) -> str:
@@ -179,8 +179,8 @@ class CounterTable:
         sound = (*is_lower, _is_integer(self.value, dialect), *guards)
         return self._update(dialect, least, [*self._where("name"), *sound])
 
-    def _guards(self, dialect: DialectName) -> list[str]:  # noqa: ARG002 - of other tables
-        """Return further conditions for a row that grants ids, or is raised."""
+    def _guards(self, dialect: DialectName) -> list[str]:  # noqa: ARG002 - used by other tables
+        """Return additional conditions for a row that grants ids or is raised."""
         return []
 
     def _where(self, *more: str) -> list[str]:
@@ -196,7 +196,7 @@ class CounterTable:
         return f"UPDATE {self.table} SET {', '.join(sets)} WHERE {' AND '.join(guards)}"
 
     def rows(self, dialect: DialectName, *given: str) -> str:
-        """(``given``) returns all rows, or the one of a ``name``, in the order of `TableRow`."""
+        """(``given``) returns all rows, or the row of a ``name``, in the order of `TableRow`."""
         fetched = "NULL" if self.touched is None else _UNIX_TIME[dialect].format(self.touched)
         read = [self.key, self.value, self.step or "NULL", fetched]
         if self.classes:
@@ -216,26 +216,26 @@ class CounterTable:
 
     def granted(self, stored: int, of: Class) -> int:
         """Return the last id of the grant that left this number."""
-        # Among delta consecutive numbers exactly one is of the class.
+        # Exactly one of delta consecutive numbers belongs to the class.
         delta, remainder = of
         return stored - self.ahead - (stored - self.ahead - remainder) % delta
 
     def class_of(self, row: TableRow) -> Class | None:
-        """Return the class of a row's ids, or None if it is invalid."""
+        """Return the residue class of a row's ids, or None if the row is invalid."""
         delta, remainder = as_integer(row.delta), as_integer(row.remainder)
         if delta is None or remainder is None or not 0 <= remainder < delta:
             return None
         return delta, remainder
 
     def next_id(self, row: TableRow) -> int | None:
-        """Return the first id of the next grant; None if there is no such number."""
+        """Return the first id of the next grant; None if the row holds no number."""
         last, found = self.last_id(row), self.class_of(row)
         if last is None or found is None:
             return None
         return last + 1 + (found[1] - last - 1) % found[0]
 
     def last_id(self, row: TableRow) -> int | None:
-        """Return the last id handed out, 0 if none was; None if there is no such number."""
+        """Return the last issued id, 0 if there was none; None if the row holds no number."""
         stored = as_integer(row.stored)
         if stored is None or not 0 <= stored <= MAX_ID:
             return None
@@ -260,12 +260,12 @@ class CounterTable:
             found.append(f"{self.value} is {shown(row.stored)}, above the limit of {self.limit}")
         own, delta = as_integer(row.step), as_integer(row.delta)
         if self.step is not None and (own is None or own < 1):
-            found.append(f"{self.step} is {shown(row.step)}; it has to be at least 1")
+            found.append(f"{self.step} is {shown(row.step)}, but must be at least 1")
         if delta is None or delta < 1:
-            found.append(f"delta is {shown(row.delta)}; it has to be at least 1")
+            found.append(f"delta is {shown(row.delta)}, but must be at least 1")
         elif self.class_of(row) is None:
             allowed = f"from 0 to {delta - 1}, below delta"
-            found.append(f"remainder is {shown(row.remainder)}; it has to be {allowed}")
+            found.append(f"remainder is {shown(row.remainder)}, but must be {allowed}")
         return tuple(found)
 
     def is_used_up(self, row: TableRow, step: int) -> bool:
@@ -280,9 +280,10 @@ class Examined:
 
     Attributes:
         name: the counter's name in that system.
-        stored: the number in the table; None if it is no integer.
+        stored: the number in the table; None if it is not an integer.
         meaning: the meaning of the number in that system, as a sentence.
-        next_id: the first id of the next range, ours or another node's; None if there is none.
+        next_id: the first id of the next range, for this process or another node; None if there is
+            none.
         problems: the problems of the row, each as a sentence; empty if it can be used.
     """
 
@@ -307,7 +308,7 @@ class Examinable(Protocol):
 
 
 def shown(value: object) -> str:
-    """Return a column's value for a sentence."""
+    """Return a column's value in a form for messages."""
     return "NULL" if value is None else f"{value!s:.{_SHOWN}}"
 
 
@@ -324,11 +325,11 @@ def unless_there(key: str, dialect: DialectName, target: str = "") -> str:
 
 
 def number(name: str, dialect: DialectName) -> str:
-    """Return a parameter that is a number."""
-    # PostgreSQL needs the type of a parameter in advance.
+    """Return a numeric parameter."""
+    # PostgreSQL must know the type of a parameter in advance.
     return f"CAST(:{name} AS bigint)" if dialect == "postgresql" else f":{name}"
 
 
 def _is_integer(column: str, dialect: DialectName) -> str:
-    # A column may be numeric, and on SQLite it may hold any type.
+    # A column may be numeric, and on SQLite it may hold values of any type.
     return f"typeof({column}) = 'integer'" if dialect == "sqlite" else f"MOD({column}, 1) = 0"

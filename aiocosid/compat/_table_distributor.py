@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("TableDistributor",)
 
-# Retries for a row that is valid again, or has changed, when it is read.
+# The number of attempts if a row is valid again, or has changed, when it is read.
 _ATTEMPTS: Final = 3
 
 _TYPE: Final = """
@@ -31,12 +31,12 @@ WHERE table_schema = DATABASE() AND table_name = :table AND column_name = :colum
 class TableDistributor(WatchedDistributor):
     """A row of another system's table, advanced by one statement for each segment.
 
-    Get it from a store, as by ``LeafStore(engine).segment_distributor(name="order")``.  The row has
-    to exist: it is not created.  The namespace exists in aiocosid only: the other systems' key is
-    the name.
+    Get it from a store, for example from ``LeafStore(engine).segment_distributor(name="order")``.
+    The row must exist; it is not created.  The namespace exists only in aiocosid: the other
+    system's key is the name.
 
-    Other nodes read the row and then compare and write it; here it is one statement, so neither can
-    interrupt the other's update.
+    Other nodes read the row, and then compare and write it.  This class uses one statement, so
+    neither can interrupt the other's update.
 
     Attributes:
         remainder: the ids' remainder modulo `stride`; 0 while it is not known.
@@ -53,8 +53,8 @@ class TableDistributor(WatchedDistributor):
         """Describe a counter; nothing is sent yet.
 
         Args:
-            executor: runs the statements; it is not closed here.
-            at: its table, and the meaning of its number.
+            executor: runs the statements; this object does not close it.
+            at: the counter's table, and the meaning of its number.
             name: the counter's name in that system.
             **more: as for a store's ``segment_distributor``.
 
@@ -65,7 +65,7 @@ class TableDistributor(WatchedDistributor):
         check_text("name", name, at_most=at.width)
         self.store: str = executor.label
         self.step_limit: int | None = at.step_limit
-        self.step: int = at.step_limit or self.step  # a grant is a whole range
+        self.step: int = at.step_limit or self.step  # a grant is always a whole range
         self.stride: int
         self.remainder: int
         self.stride, self.remainder = (0, 0) if at.classes else (1, 0)
@@ -83,13 +83,13 @@ class TableDistributor(WatchedDistributor):
         return (step - 1) * self.stride + 1
 
     async def _advanced(self, step: int, above: int) -> int:
-        """Let the row grant so many ids; return the last one."""
+        """Let the row grant so many ids, and return the last one."""
         for _ in range(_ATTEMPTS):
             if not self.stride:
                 await self._read_row()
             known = self.stride, self.remainder
             stored = await self._added(self._rows.table.amount(step, self.stride), above)
-            # Another call of this object may have found another class meanwhile: then this range is
+            # Another call of this object may have found another class meanwhile; then this range is
             # a gap.
             if stored is not None and known == (self.stride, self.remainder):
                 return self._rows.table.granted(stored, known)
@@ -113,7 +113,7 @@ class TableDistributor(WatchedDistributor):
         statement = table.grant(executor.dialect_name)
         try:
             done = await executor.run(statement, name=self.name, **given, **table.scope)
-        except OutOfRangeError as error:  # a column that is narrower than 64 bits
+        except OutOfRangeError as error:  # the column is narrower than 64 bits
             raise self._rows.used_up(self.namespaced_name) from error.__cause__
         inserted = [done.inserted_id] * done.matched
         answers = inserted if executor.dialect_name == "mysql" else [row[0] for row in done.rows]
@@ -121,7 +121,7 @@ class TableDistributor(WatchedDistributor):
             return None
         stored = as_integer(answers[0])
         if len(answers) > 1 or stored is None:
-            # A table without its primary key: the owner of the range is unknown.
+            # The table lacks its primary key, so the owner of the range is unknown.
             raise self._rows.corrupt(self.name, f"{len(answers)} rows of that name")
         if may_be_cut and (as_integer((await self.row()).stored) or 0) < stored:
             raise self._rows.used_up(
@@ -130,9 +130,9 @@ class TableDistributor(WatchedDistributor):
         return stored
 
     async def _is_cut_by_others(self) -> bool:
-        """Return whether a session that is not strict may truncate a number to its column.
+        """Return whether a session in non-strict mode may truncate a number to its column.
 
-        The statement then returns the full number.  Only MySQL does so, on a user's engine.
+        The statement would still return the full number.  Only MySQL does this, on a user's engine.
         """
         executor = self._rows.executor
         if executor.dialect_name != "mysql" or executor.is_own:
@@ -153,11 +153,11 @@ class TableDistributor(WatchedDistributor):
         return await self._rows.named(self.name)
 
     async def row_step(self) -> int:
-        """Return the row's current step; this object's own if the table has none.
+        """Return the row's current step; this object's own step if the table has none.
 
         Raises:
             CounterMissingError: there is no such row.
-            CorruptCounterError: the row's step is no integer of at least 1.
+            CorruptCounterError: the row's step is not an integer of at least 1.
             StoreError: the store refuses or cannot be reached.
         """
         return self.step if self._rows.table.step is None else self.step_of(await self.row())
@@ -173,7 +173,7 @@ class TableDistributor(WatchedDistributor):
         return max(1, (as_integer(row.step) or self.step) // (as_integer(row.delta) or 1))
 
     async def _read_row(self) -> tuple[TableRow, bool]:
-        """Read the row; return it, and whether its ids are of another class than before.
+        """Read the row; return it, and whether its ids belong to another class than before.
 
         Raises:
             CosIdError: the row is invalid, or cannot be read.
@@ -184,10 +184,10 @@ class TableDistributor(WatchedDistributor):
         return row, known != (self.stride, self.remainder)
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+        """Get ready in this process; connections are opened on first use.
 
         Raises:
-            ForkedError: the user's engine is the parent's.
+            ForkedError: the user's engine belongs to the parent process.
         """
         await self._rows.executor.aopen()
         await super().aopen()

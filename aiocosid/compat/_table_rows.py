@@ -21,7 +21,7 @@ class TableRows:
     """The rows of a table in one database.
 
     Attributes:
-        executor: runs the statements; it is not closed here.
+        executor: runs the statements; this object does not close it.
         table: the table, and the meaning of its numbers.
     """
 
@@ -40,7 +40,7 @@ class TableRows:
         done = await self.executor.run(
             self.table.rows(self.executor.dialect_name), **self.table.scope
         )
-        # Sorted here, because databases have different orders.
+        # The rows are sorted here, because databases sort differently.
         return sorted((TableRow(*row) for row in done.rows), key=lambda row: row.name)
 
     async def named(self, name: str) -> TableRow:
@@ -64,7 +64,7 @@ class TableRows:
         return TableRow(*done.rows[0])
 
     def examined(self, row: TableRow) -> Examined:
-        """Explain a row."""
+        """Return the explanation of a row."""
         table, problems, step = self.table, self.table.problems(row), as_integer(row.step) or 1
         if not problems and table.is_used_up(row, table.amount(step, 1)):
             problems = (f"it is used up: {step} ids more would pass 2^63-1",)
@@ -81,6 +81,6 @@ class TableRows:
         return IdOverflowError(counter, limit=self.table.limit - self.table.ahead)
 
     def corrupt(self, name: str, found: str) -> CorruptCounterError:
-        """Return the error for a row that holds no counter."""
+        """Return the error for a row that does not hold a counter."""
         counter = f"{self.table.table}.{name}"
         return CorruptCounterError(self.executor.label, counter=counter, found=found)

@@ -28,12 +28,12 @@ __all__ = ("TableStore", "of_row", "rows_of")
 class TableStore(NotCopyable, Store):
     """Counters in another system's table, on any SQLAlchemy engine.
 
-    A counter's name is the row's key, without the namespace: counters of one name in all namespaces
-    are the same row.  There are no machine ids.
+    A counter's name is the row's key, without the namespace, so counters with one name share a row,
+    whatever their namespace.  There are no machine ids.
 
     Attributes:
         scheme: the prefix of the database's own scheme in a URL: ``leaf`` in ``leaf+mysql://``.
-        options: the options of a URL, and how their texts are read.
+        options: the options of a URL, and the functions that read their texts.
         table: the table, if it needs no options.
     """
 
@@ -42,10 +42,11 @@ class TableStore(NotCopyable, Store):
     table: ClassVar[CounterTable]
 
     def __init__(self, engine: AsyncEngine) -> None:
-        """Use your own engine, which is never closed here; nothing is sent yet.
+        """Use your own engine, which the store never closes; nothing is sent yet.
 
         Raises:
-            InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
+            InvalidArgumentError: ``engine`` is not an ``AsyncEngine``, or its database is not
+                supported.
         """
         self._on(engine, self.table)
 
@@ -57,9 +58,9 @@ class TableStore(NotCopyable, Store):
         """Return a store with its own connections, opened on first use; nothing is opened yet.
 
         Args:
-            url: the database's, such as ``mysql://user:password@host/leaf``, with or without the
-                system's name before it, as ``leaf+mysql://``; its query may contain the arguments
-                of ``__init__``, as ``?inner_step=1000``.
+            url: the database's URL, for example ``mysql://user:password@host/leaf``, with or
+                without the system's name as a prefix, as in ``leaf+mysql://``.  Its query may
+                contain the arguments of ``__init__``, for example ``?inner_step=1000``.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names something else.
@@ -77,17 +78,17 @@ class TableStore(NotCopyable, Store):
 
         Args:
             name: the counter's name in that system.
-            **more: ``step``, ids per segment; if grants have a limit, as TDDL's ``inner_step``, a
-                higher step is reduced to it.  ``namespace`` is used in messages and statistics
-                only; ``offset`` is not used: a missing row is an error.
+            **more: ``step``, ids per segment; if grants have a limit, for example TDDL's
+                ``inner_step``, a higher step is reduced to it.  ``namespace`` is used only in
+                messages and statistics.  ``offset`` is not used, because a missing row is an error.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the name is too long.
         """
         return TableDistributor(self._rows.executor, self._rows.table, name=name, **more)
 
-    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
-        """Create the table as that system ships it, if it is missing; no rows.
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it keeps no witness
+        """Create the table as that system ships it, without rows, if it is missing.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -102,7 +103,7 @@ class TableStore(NotCopyable, Store):
             namespace: the namespace of the result; the table has none.
 
         Raises:
-            InvalidArgumentError: ``namespace`` is no text that a store can hold.
+            InvalidArgumentError: ``namespace`` is not a text that a store can hold.
             StoreError: the store refuses or cannot be reached.
         """
         space = DEFAULT_NAMESPACE if namespace is None else namespace
@@ -113,16 +114,16 @@ class TableStore(NotCopyable, Store):
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, **_: bool
     ) -> Counter:
-        """Raise a counter so that every further id, ours or another node's, is above ``above``.
+        """Raise a counter so that all further ids, here and on other nodes, are above ``above``.
 
-        A missing row is never created, even with ``create``: it is another system's table.  A
-        cancelled call may have taken effect; it is safe to repeat.
+        A missing row is never created, even with ``create``, because it is another system's table.
+        A cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             IdOverflowError: the number cannot be stored.
             CounterMissingError: there is no such row.
-            CorruptCounterError: the row holds no counter; nothing was written.
+            CorruptCounterError: the row does not hold a counter; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
         check_above(above)
@@ -134,13 +135,14 @@ class TableStore(NotCopyable, Store):
         statement, values = table.set_floor(self._rows.executor.dialect_name), {"least": least}
         try:
             await self._rows.executor.run(statement, name=described.name, **values, **table.scope)
-        except OutOfRangeError as error:  # a column that is narrower than 64 bits
+        except OutOfRangeError as error:  # the column is narrower than 64 bits
             raise rows.used_up(described.namespaced_name) from error.__cause__
         row = await described.row()
         counter = self._read(described.namespace, row)
         if counter is None:
             raise rows.corrupt(described.name, "; ".join(table.problems(row)))
-        if (as_integer(row.stored) or 0) < least:  # truncated to its column, in a user's session
+        # Truncated to fit its column, in a user's session.
+        if (as_integer(row.stored) or 0) < least:
             raise rows.used_up(described.namespaced_name)
         return counter
 
@@ -161,10 +163,10 @@ class TableStore(NotCopyable, Store):
         return Counter(namespaced_name=name, last_max_id=last, last_fetch_time=fetched)
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+        """Get ready in this process; connections are opened on first use.
 
         Raises:
-            ForkedError: the engine was passed in, and is the parent's.
+            ForkedError: the engine was passed in and belongs to the parent process.
         """
         await self._rows.executor.aopen()
 
@@ -172,7 +174,7 @@ class TableStore(NotCopyable, Store):
         """Close connections created from a URL; a user's engine stays open.
 
         Raises:
-            WrongLoopError: they are in use on another event loop.
+            WrongLoopError: the connections are in use on another event loop.
         """
         await self._rows.executor.aclose()
 

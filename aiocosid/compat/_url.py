@@ -1,4 +1,4 @@
-"""The options in another system's URL.  Pure."""
+"""The options in another system's URL.  No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Options", "check_identifier", "check_one_of", "split_options")
 
-# The options of a query, and how their texts are read.
+# The options of a query, and the functions that read their texts.
 Options: TypeAlias = Mapping[str, Callable[[str], Any]]
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}")
@@ -29,18 +29,18 @@ def split_options(
     needs_all: bool = False,
     extras: Options | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """Remove a system's name and its options from a URL; the rest is for the driver.
+    """Remove a system's name and options from a URL; the rest is for the driver.
 
     Args:
-        url: such as ``tddl+mysql://user@host/db?inner_step=1000``.
-        scheme: the system's name there, which may be left out.
+        url: for example ``tddl+mysql://user@host/db?inner_step=1000``.
+        scheme: the system's name in the URL, which may be left out.
         options: the allowed options.
         needs_all: whether all of them are required.
-        extras: further options, none of which is required.
+        extras: additional optional options.
 
     Raises:
-        InvalidArgumentError: an option is missing, is there twice, or cannot be read; the URL is
-            not shown, as it may hold passwords.
+        InvalidArgumentError: an option is missing, occurs twice, or cannot be read; the URL is not
+            shown, because it may contain passwords.
     """
     base, _, query = str(url).removeprefix(f"{scheme}+").partition("?")
     kept: list[str] = []
@@ -51,25 +51,24 @@ def split_options(
         if name not in allowed:
             kept.append(piece)
         elif name in read:
-            raise InvalidArgumentError(name, text, expected="one of them, not several")
+            raise InvalidArgumentError(name, text, "is given more than once")
         else:
             read[name] = read_option(name, unquote(text), allowed[name])
     if needs_all and (missing := sorted(options.keys() - read.keys())):
         whole = "&".join(f"{name}=..." for name in options)
-        expected = f"one with {', '.join(missing)} in its query: {scheme}+...?{whole}"
-        raise InvalidArgumentError("url", f"{scheme}+...", expected=expected)
+        rule = f"lacks {', '.join(missing)} in its query; write {scheme}+...?{whole}"
+        raise InvalidArgumentError("url", f"{scheme}+...", rule)
     return base + ("?" + "&".join(kept) if kept else ""), read
 
 
 def check_identifier(argument: str, value: object) -> None:
-    """Raise unless it is a name that needs no quotes in a statement."""
+    """Raise unless the value is a name that needs no quotes in a statement."""
     if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
-        expected = "the name of a table: letters, digits and _, at most 64"
-        raise InvalidArgumentError(argument, value, expected=expected)
+        rule = "must be a table's name of at most 64 letters, digits and _"
+        raise InvalidArgumentError(argument, value, rule)
 
 
 def check_one_of(argument: str, value: object, allowed: Sequence[object]) -> None:
-    """Raise unless it is one of these."""
+    """Raise unless the value is one of those allowed."""
     if value not in allowed:
-        expected = " or ".join(repr(each) for each in allowed)
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, f"must be {' or '.join(map(repr, allowed))}")

@@ -1,4 +1,4 @@
-"""Worker ids in another system's registry: the registry, one distributor, and one store."""
+"""Worker ids in another system's registry: the registry, its distributor, and its store."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = (
 At = TypeVar("At")
 T = TypeVar("T")
 
-ATTEMPTS: Final = 20  # a row usually has one writer, and two only for a moment
+ATTEMPTS: Final = 20  # a row usually has one writer, and only briefly two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,9 @@ class Entry:
 
     Attributes:
         worker_id: the number.
-        stamp: the time beside it; -1 if there is none.
-        owner: the holder, as the registry writes it; empty if there is none.
-        about: the registry's own data, for writing it.
+        stamp: the time that is stored with it; -1 if there is none.
+        owner: the holder in the registry's notation; empty if there is none.
+        about: the registry's own data, which it needs to write the entry.
     """
 
     worker_id: int
@@ -78,22 +78,23 @@ class Entry:
 
 
 class Registry(ABC, Generic[At]):
-    """How a system keeps its worker ids, for `WorkerIdDistributor`.
+    """The way in which a system keeps its worker ids, for `WorkerIdDistributor`.
 
-    ``At`` is what an attempt works on: a tree of nodes, or a database.
+    ``At`` is the object that an attempt uses: a tree of nodes, or a database.
 
     Attributes:
-        door: the connection to the server, opened and closed with the store: a database, or a link
-            to ZooKeeper, which waits between two attempts.
+        door: the connection to the server, which is opened and closed with the store: a database,
+            or a link to ZooKeeper, which waits between two attempts.
         store: the server, without credentials.
         namespace: the registry in messages.
-        instance_id: the instance that asks.
+        instance_id: the instance that takes the worker id.
         times: ``interval``, the seconds between two renewals, and ``safe_guard``, the seconds
-            without a renewal after which another instance may get the worker id; it may be omitted.
-        is_leased: whether a worker id is lost without renewals.
-        by_address: whether it belongs to an address, whose processes have different stamps; see
-            `_stamps`.  Otherwise the registry knows the owner, and a forked child may ask for its
-            own id.
+            without a renewal after which another instance may take the worker id; ``safe_guard``
+            may be omitted.
+        is_leased: whether a worker id is lost if it is not renewed.
+        by_address: whether the id belongs to an address, whose processes have different stamps; see
+            `_stamps`.  Otherwise the registry knows the owner, and a forked child may take its own
+            id.
     """
 
     is_leased: ClassVar[bool] = False
@@ -101,7 +102,7 @@ class Registry(ABC, Generic[At]):
 
     def __init__(
         self,
-        door: Any,  # noqa: ANN401 - of the subclass
+        door: Any,  # noqa: ANN401 - depends on the subclass
         namespace: str,
         who: InstanceId,
         *,
@@ -114,7 +115,7 @@ class Registry(ABC, Generic[At]):
 
     @property
     def session(self) -> int:
-        """As `MachineIdDistributor.session`."""
+        """Return the same as `MachineIdDistributor.session`."""
         return 0
 
     async def run(self, attempt: Callable[[At], Coroutine[Any, Any, T | None]]) -> T:
@@ -137,31 +138,31 @@ class Registry(ABC, Generic[At]):
 
     @abstractmethod
     async def read(self, at: At, worker_id: int) -> Entry | None:
-        """Read an entry; None if there is none."""
+        """Read an entry; None if it does not exist."""
 
     async def read_all(self, at: At) -> list[tuple[str, Entry | CosIdError]]:
-        """Read the entries of all that hold one, each with its name; an error is a damaged one."""
+        """Read all held entries, each with its name; a damaged one appears as an error."""
         raise NotImplementedError
 
     @abstractmethod
     async def write(self, at: At, entry: Entry, new: int) -> bool:
-        """Replace the stamp of an own entry; False if it has changed since it was read."""
+        """Replace the stamp of an own entry; return False if it has changed since it was read."""
 
     async def claim(self, at: At, entry: Entry, new: int) -> bool:
-        """Take an entry that was found; False if it has changed since."""
+        """Take an entry that was found; return False if it has changed since then."""
         return await self.write(at, entry, new)
 
     async def release(self, at: At, entry: Entry, new: int) -> bool:
-        """Give an own entry back with its last stamp; False if it has changed since."""
+        """Release an own entry with its last stamp; return False if it has changed since then."""
         return await self.write(at, entry, new)
 
-    def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - most are for good
+    def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - most ids are permanent
         """Return why an entry is lost, or None if it is not.
 
         Args:
-            entry: as it was read.
+            entry: the entry as it was read.
             stamps: the stamps that this process may have written last.
-            now_ms: the wall clock; None when the entry is given back.
+            now_ms: the wall clock; None when the entry is released.
         """
         if entry is None:
             return "its entry is gone"
@@ -172,28 +173,30 @@ class Registry(ABC, Generic[At]):
         return None
 
     def adopt(self) -> None:
-        """Start afresh in a forked child."""
+        """Reset the state in a forked child."""
 
 
 def refuse_region(options: Mapping[str, Any]) -> None:
-    """Raise if a registry's numbers are asked for by region: its other processes know none."""
+    """Raise if a region is given: the registry's other processes do not know regions."""
     if (region := options.get("region")) is not None:
-        expected = "left out: the numbers of this registry are not divided into regions"
-        raise InvalidArgumentError("region", region, expected=expected)
+        rule = "cannot be given: the numbers of this registry are not divided into regions"
+        raise InvalidArgumentError("region", region, rule)
 
 
 class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
     """A worker id in another system's registry.
 
-    Get it from a store, as by ``LeafZkNormalStore(client, ...).machine_id_distributor()``.
+    Get it from a store, for example from ``LeafZkNormalStore(client,
+    ...).machine_id_distributor()``.
     """
 
     def __init__(self, registry: Registry[At], restart: RestartPlace | None = None) -> None:
         """Describe the instance; nothing is sent yet.
 
         Args:
-            registry: the system's.
-            restart: where an address keeps its record on this machine; None for no record.
+            registry: the system's registry.
+            restart: the place where an address keeps its record on this machine; None for no
+                record.
 
         Raises:
             InvalidArgumentError: a name is too long.
@@ -208,38 +211,39 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._fork_generation = fork.generation
         self._worker_id = self._floor_ms = self._life = -1
         self._latest_ms = MAX_MS - LIVES * self._registry.by_address
-        # Own stamps, one of which is stored as long as the id is held.
+        # This object's stamps, one of which is stored as long as the id is held.
         self._stamps = set[int]()
-        self._claims = set[int]()  # of calls since the last grant, whose answers may be lost
-        self._unconfirmed_ms = -1  # the registry has no later stamp, if nobody has written since
+        self._claims = set[int]()  # claims since the last grant, whose answers may be lost
+        self._unconfirmed_ms = -1  # the registry has no later stamp if no process has written since
         self._note()
 
     def _note(self) -> None:
-        """Remember what is named: another name is of a record that the lease begins with."""
+        """Remember the current name; another name means a record with which the lease begins."""
         self._named = "" if self.restart is None else self.restart.renewal
 
     @property
     def session(self) -> int:
-        """A number that changes each time that the session that holds the id was interrupted."""
+        """A number that changes each time the session that holds the id is interrupted."""
         return self._registry.session
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
-        """Take a worker id; its floor is the time that is stored beside it.
+        """Take a worker id; its floor is the time that is stored with it.
 
         The address keeps its own worker id.  An earlier process of the same address loses it, and
-        detects that at its next renewal; new ids are above all times that it may use.
+        detects that at its next renewal; new ids are above all times that the earlier process may
+        use.
 
-        A cancelled or repeated call may have used up a number of uid-generator's.
+        A cancelled or repeated call may have used up one of uid-generator's numbers.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            WorkerIdsUsedUpError: its number does not fit ``bits``, and numbers are used once.
+            WorkerIdsUsedUpError: the number does not fit ``bits``, and numbers are used only once.
             LeafWorkerIdsUsedUpError: the same for Leaf.
-            MachineIdOverflowError: all of a pool are held.
+            MachineIdOverflowError: all worker ids of a pool are held.
             MachineIdInUseError: another process has the requested worker id.
             CorruptMachineStateError: an entry is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
-            ForkedError: the address, or the session, is the parent's.
+            ForkedError: the address or the session belongs to the parent process.
         """
         check_machine_bits(bits)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
@@ -267,17 +271,17 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         return MachineGrant(entry.worker_id, entry.stamp)
 
     async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
-        """Raise the stored time to the fence; this never lowers it.
+        """Raise the stored time to the fence; it is never lowered here.
 
-        Leaf writes its clock.  The fence is ahead of the clock, so a Leaf node that starts under
-        the same address after a crash waits for it.
+        Leaf writes its clock's time.  The fence is ahead of the clock, so a Leaf node that starts
+        with the same address after a crash waits until the fence has passed.
 
         Raises:
-            MachineIdLostError: another process has it, or none does; nothing was written.
+            MachineIdLostError: another process holds the id, or none does; nothing was written.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: the entry is damaged; nothing was written.
             StoreError: the store refuses or cannot be reached.
-            ForkedError: the address, or the session, is the parent's.
+            ForkedError: the address or the session belongs to the parent process.
         """
         registry = self._registry
         check_integer("machine_id", machine_id, at_least=0)
@@ -299,12 +303,12 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             if registry.by_address:
                 life = entry.stamp + 1 if self._life < 0 else self._life
                 new = stamp(life, max(now_ms, fence_ms, entry.stamp + 1))
-            stamps.add(new)  # it may be written even without an answer
+            stamps.add(new)  # it may be written even if no answer arrives
             self._name(stamps)
             await self._announce(entry)
             if not await registry.write(at, entry, new):
                 return None
-            if stamps is self._stamps:  # otherwise it was taken again meanwhile
+            if stamps is self._stamps:  # otherwise the id was taken again meanwhile
                 self._stamps, self._life, self._unconfirmed_ms = {new}, new, -1
                 self._name(self._stamps)
             return True
@@ -313,7 +317,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._ensure_own()
 
     def _resume(self, machine_id: int) -> None:
-        """Go on with the entry of a former process of this machine, if the lease has begun so."""
+        """Continue with the entry of a former process of this machine, if the lease began so."""
         if self.restart is None or self.restart.renewal == self._named:
             return
         self._note()
@@ -322,12 +326,12 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
         self._unconfirmed_ms = unconfirmed_since_ms(self._named, machine_id)
 
     def _is_former(self, found_ms: int) -> bool:
-        """Return whether a stamp is from before a resumed entry, or of a lost call to take it."""
+        """Return whether a stamp is from before a resumed entry, or from a lost call to take it."""
         is_resumed = self.restart is not None and self._life < 0
         return is_resumed and (found_ms in self._claims or max(found_ms, 0) <= self._unconfirmed_ms)
 
     def _name(self, stamps: set[int]) -> None:
-        """Name the last write, for the record of it; behind the name of an unconfirmed start."""
+        """Name the last write for its record, after the name of an unconfirmed start."""
         if self.restart is not None and stamps is self._stamps:
             name = name_of(stamps, self._worker_id)
             if self._unconfirmed_ms >= 0:
@@ -336,10 +340,11 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             self._note()
 
     async def _announce(self, found: Entry) -> None:
-        """Name the next write in the record of the last one: after a crash the entry is still ours.
+        """Name the next write in the previous record, so that a crash does not lose the entry.
 
-        Otherwise a process that is killed between the two would wait for its fence.  The record
-        bounds all ids until the next one is on the disk, if the lease has ``offline`` seconds.
+        Otherwise a process that is killed between the two writes would have to wait for its fence.
+        If the lease has ``offline`` seconds, the record bounds all ids until the next record is on
+        the disk.
         """
         restart = self.restart
         if restart is None or not restart.offline or restart.written is None:
@@ -349,9 +354,9 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             await restart.write(replace(restart.written, renewal=restart.renewal))
 
     async def release(self, machine_id: int, *, last_ms: int) -> None:
-        """Lower the stored time to the last that was used; nothing if the id is not held any more.
+        """Lower the stored time to the last one used; do nothing if the id is no longer held.
 
-        A node of ZooKeeper's that others can take is given back.
+        A ZooKeeper node that others can take is released.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was sent.
@@ -363,7 +368,7 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             return
         registry, stamps, floor_ms, life = self._registry, self._stamps, self._floor_ms, self._life
         if self.restart is not None and last_ms >= 0:
-            # A lowered stamp may come a second time.
+            # A lowered stamp may occur a second time.
             if not await self.restart.write(replace(VOID, floor_ms=last_ms)):
                 return
             floor_ms = last_ms  # the lease may have begun below the stored time
@@ -397,12 +402,13 @@ class WorkerIdDistributor(NotCopyable, MachineIdDistributor, Generic[At]):
             await self.restart.leave()
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+        """Get ready in this process; connections are opened on first use.
 
-        A forked child gets another worker id; if ids belong to an address, that is an error.
+        A forked child takes another worker id; if worker ids belong to an address, that is an
+        error.
 
         Raises:
-            ForkedError: the address, or the user's engine or client, is the parent process's.
+            ForkedError: the address, or the user's engine or client, belongs to the parent process.
         """
         if self._fork_generation != fork.generation and not self._registry.by_address:
             self._registry.adopt()
@@ -415,14 +421,13 @@ class WorkerIdStore(NotCopyable, Store):
     """One registry and one address: one worker id for all of this process.
 
     Attributes:
-        scheme: the system's name, before the server's in a URL.
-        options: the options of a URL, and how their texts are read.
-        needs_all: whether all of them are required.
-        extras: further options, none of which is required.
+        scheme: the system's name, which precedes the server's scheme in a URL.
+        options: the options of a URL, and the functions that read their texts.
+        needs_all: whether all options are required.
+        extras: additional optional options.
         why: why there are no counters.
-        _connect: returns for a server's URL the constructor's argument, which connects on first
-            use.
-        _door: the connection, opened and closed with the store.
+        _connect: returns the constructor's argument for a server's URL; it connects on first use.
+        _door: the connection, which is opened and closed with the store.
     """
 
     _door: Any
@@ -459,8 +464,8 @@ class WorkerIdStore(NotCopyable, Store):
         """Return a store with its own connections, opened on first use; nothing is sent yet.
 
         Args:
-            url: the server's, with the system's name before it and the arguments of ``__init__`` in
-                its query:
+            url: the server's URL, with the system's name as a prefix and the arguments of
+                ``__init__`` in its query:
                 ``leaf-zk-normal+zookeeper://a,b,c/?name=shop&ip=10.0.0.1&port=8080``
                 (``leaf-zk-recycle+`` for the fork's pools),
                 ``leaf-workerid+mysql://user:password@host/leaf?ip=10.0.0.1&port=8080``,
@@ -481,37 +486,37 @@ class WorkerIdStore(NotCopyable, Store):
         machine = self._machine
         return f"<{type(self).__name__} {machine.namespace} {machine.instance_id.text}>"
 
-    def machine_id_distributor(self, **unused: Any) -> MachineIdDistributor:  # noqa: ANN401 - likewise
-        """Return the distributor of this address; the same each time, as there is one worker id.
+    def machine_id_distributor(self, **unused: Any) -> MachineIdDistributor:  # noqa: ANN401 - options of any store
+        """Return the distributor of this address; always the same, since there is one worker id.
 
         Args:
-            **unused: the registry has no namespace, the address is the instance, and the times are
-                the system's.
+            **unused: ignored: the registry has no namespace, the address is the instance, and the
+                times are the system's.
 
         Raises:
             InvalidArgumentError: ``state_dir`` or ``offline`` is given, which are options of the
-                store, or ``region``, which the registry does not know.
+                store; or ``region``, which the registry does not support.
         """
         refuse_region(unused)
         for name in ("state_dir", "offline"):
             if unused.get(name):
-                expected = "left out: it is an option of the store, in its URL or its constructor"
-                raise InvalidArgumentError(name, unused[name], expected=expected)
+                rule = "is an option of the store; give it in the store's URL or constructor"
+                raise InvalidArgumentError(name, unused[name], rule)
         return self._machine
 
-    def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - there is none
-        """Raise `UnsupportedByStoreError`: there are only worker ids."""
+    def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - there are no counters
+        """Raise `UnsupportedByStoreError`, because there are only worker ids."""
         self._refuse()
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
-        """Do nothing: missing parts are created when a worker id is taken."""
+        """Do nothing, because missing parts are created when a worker id is taken."""
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - there are none
-        """Return nothing: there are no counters."""
+        """Return an empty list, because there are no counters."""
         return ()
 
-    async def set_floor(self, **unused: object) -> Counter:  # noqa: ARG002 - there is none
-        """Raise `UnsupportedByStoreError`: there are only worker ids."""
+    async def set_floor(self, **unused: object) -> Counter:  # noqa: ARG002 - there are no counters
+        """Raise `UnsupportedByStoreError`, because there are only worker ids."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -523,7 +528,7 @@ class WorkerIdStore(NotCopyable, Store):
         """Get ready in this process.
 
         Raises:
-            ForkedError: the user's client is the parent's.
+            ForkedError: the user's client belongs to the parent process.
         """
         await self._door.aopen()
 
@@ -531,17 +536,17 @@ class WorkerIdStore(NotCopyable, Store):
         """Close connections created from a URL, and end their session; a user's client stays open.
 
         Raises:
-            WrongLoopError: it is in use on another event loop.
+            WrongLoopError: the connection is in use on another event loop.
         """
         await self._door.aclose()
 
 
 async def examine_registry(registry: Registry[Any], bits: int) -> list[Examined]:
-    """Read and explain all worker ids that are held; nothing is written.
+    """Read and explain all held worker ids; nothing is written.
 
     Args:
-        registry: the system's.
-        bits: the width of its worker ids.
+        registry: the system's registry.
+        bits: the width of its worker ids in bits.
 
     Raises:
         StoreError: the store refuses or cannot be reached.

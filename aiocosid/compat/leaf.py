@@ -1,10 +1,10 @@
 """Leaf's table ``leaf_alloc``.
 
 Leaf (Meituan) keeps one row for each ``biz_tag``.  ``max_id`` is the *first id of the next
-segment*: a grant adds the step, and owns ``[old, new)``.  Old Leaf nodes may run at the same time.
+segment*: a grant adds the step and owns ``[old, new)``.  Old Leaf nodes can run at the same time.
 """
 
-# ruff: noqa: PLC0414 - re-exported
+# ruff: noqa: PLC0414 - names are re-exported
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ("REFRESH_INTERVAL", "LeafStore", "LeafTags", "TableDistributor")
 
-_MAX_ROW_STEP: Final = 2**31 - 1  # what the column step holds, an int(11)
+_MAX_ROW_STEP: Final = 2**31 - 1  # the maximum of the column step, an int(11)
 
 _COLUMNS: Final = """
   biz_tag varchar(128) NOT NULL DEFAULT '' PRIMARY KEY,
@@ -54,8 +54,8 @@ _INSERT: Final = """
 INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (:name, :start, :step, :about)
 """
 
-# Leaf's [old, new) is ours (new - 1 - step, new - 1]: the answer is max_id - 1.  A row with a
-# max_id of 0, from which Leaf would hand out 0, begins at 1.
+# Leaf's [old, new) corresponds to (new - 1 - step, new - 1] here, so the answer is max_id - 1.  A
+# row with a max_id of 0, from which Leaf would issue 0, begins at 1.
 _LEAF_ALLOC: Final = CounterTable(
     table="leaf_alloc",
     key="biz_tag",
@@ -81,7 +81,7 @@ class LeafStore(TableStore):
 
         Args:
             name: the ``biz_tag``.
-            namespace: the counter's namespace in messages and statistics only.
+            namespace: the counter's namespace, used only in messages and statistics.
 
         Raises:
             CounterMissingError: there is no such tag.
@@ -94,19 +94,19 @@ class LeafStore(TableStore):
     async def create_tag(
         self, name: str, *, step: int, above: int = 0, description: str | None = None
     ) -> None:
-        """Add a tag, like an INSERT by hand; an existing one is not changed.
+        """Add a tag, like a manual INSERT; an existing tag is not changed.
 
-        One atomic step, safe to repeat.  Old Leaf nodes read it within a minute.
+        This is one atomic step and safe to repeat.  Old Leaf nodes read the tag within a minute.
 
         Args:
             name: the ``biz_tag``, at most 128 characters.
-            step: ids per segment of nodes that follow the row, 1 to 2^31-1.
+            step: ids per segment for nodes that use the row's step, 1 to 2^31-1.
             above: the first id is above this.
-            description: for people, at most 256 characters.
+            description: a text for people, at most 256 characters.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            IdOverflowError: ``above`` leaves no room for a step.
+            IdOverflowError: ``above`` leaves no ids for a step.
             StoreError: the store refuses or cannot be reached.
         """
         asking = self.segment_distributor(name=name)
@@ -125,7 +125,7 @@ class LeafStore(TableStore):
 _logger = logging.getLogger("aiocosid")
 
 REFRESH_INTERVAL: Final = 60.0
-"""Seconds between two readings of the tags; Leaf's own."""
+"""Seconds between two readings of the tags, as in Leaf."""
 
 _ROW_TIMEOUT: Final = 5.0  # seconds for reading a tag's row when it is opened
 
@@ -150,9 +150,9 @@ class _Tag(Generic[_G]):
     """A tag with an open generator.
 
     Attributes:
-        name: the name in its row; on MySQL a name that differs in case finds the same row.
+        name: the name in the tag's row; on MySQL a name that differs in case finds the same row.
         distributor: the generator's distributor.
-        generator: hands out its ids.
+        generator: issues the tag's ids.
     """
 
     name: str
@@ -161,16 +161,16 @@ class _Tag(Generic[_G]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the generator was closed or has ended; never for a user's own class."""
+        """Whether the generator was closed or has ended; always False for a user's own class."""
         generator: object = self.generator
         return isinstance(generator, Component) and why_unusable(generator) is not None
 
     def is_in(self, rows: Mapping[str, TableRow], reached: int | None) -> bool:
-        """Return whether its row is among these, and is no new row of its name with lower ids.
+        """Return whether the tag's row is among these and is not a new row with lower ids.
 
         Args:
             rows: all rows.
-            reached: the generator's last max id before they were read.
+            reached: the generator's last max id before the rows were read.
         """
         row = rows.get(self.name)
         last = None if row is None else _LEAF_ALLOC.last_id(row)
@@ -182,8 +182,8 @@ class LeafTags(Component, Generic[_G]):
 
     Open it with ``async with``, or with ``await task_group.start(tags.run)``.  A tag can be used as
     soon as it is added.  When a tag is removed, its generator is closed at the next reading of the
-    table; likewise when its number was lowered, for example by removing and adding it again.
-    Nothing is reserved for a tag before it is requested, and no tag waits for another.
+    table; the same happens if its number was lowered, for example by removing and adding the tag
+    again.  No ids are reserved for a tag before it is requested, and no tag waits for another.
     """
 
     def __init__(
@@ -196,30 +196,31 @@ class LeafTags(Component, Generic[_G]):
         close_timeout: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
-        """Describe the tags; nothing is read before opening.
+        """Describe the tags; the table is not read before opening.
 
         Args:
-            store: the store of the tags; it is not closed here.
-            make: creates the generator of a tag, not opened: `LeafSegmentId`, `SegmentChainId`, or
-                a function with your own settings.  The distributor has the row's step.
-            namespace: the generators' namespace in messages and statistics only.
+            store: the store of the tags; this object does not close it.
+            make: creates a tag's generator, not yet open: `LeafSegmentId`, `SegmentChainId`, or a
+                function with your own settings.  The distributor that it receives has the row's
+                step.
+            namespace: the generators' namespace, used only in messages and statistics.
             interval: seconds between two readings of the table.
-            close_timeout: seconds that closing waits for calls under way; each generator has its
-                own as well.
-            clock: time; the system's by default.
+            close_timeout: seconds that closing waits for running calls; each generator also has its
+                own.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
         given: object = make
         if not callable(given):
-            expected = "a function that makes a generator of a distributor"
-            raise InvalidArgumentError("make", make, expected=expected)
+            rule = "must be a function that makes a generator from a distributor"
+            raise InvalidArgumentError("make", make, rule)
         check_seconds("interval", interval)
         check_seconds("close_timeout", close_timeout)
         self._store, self._make, self._namespace = store, make, namespace
         self._interval, self._close_timeout = interval, close_timeout
-        # By the names of rows: the last max ids of generators that have ended.
+        # The last max ids of generators that have ended, by the names of their rows.
         self._floors: dict[str, int] = {}
         super().__init__(clock)
         self._reset()
@@ -239,15 +240,16 @@ class LeafTags(Component, Generic[_G]):
     def _label(self) -> str:
         return f"{type(self).__name__} {self._store!r}"
 
-    # For users.
+    # Public methods.
 
     def fail_fast(self) -> None:
-        """Let callers fail soon while the store is down, as `IdProvider.fail_fast`.
+        """Make calls fail soon while the store is down, as `IdProvider.fail_fast` does.
 
         It sets ``fail_fast`` for all generators that leave it at None, until this object is closed.
 
         Raises:
-            ClosedError: it is not open, or another `CosIdError` that says why.
+            ClosedError: the object is not open; another `CosIdError` if there is a more specific
+                reason.
         """
         self._check_usable()
         if self._root is not None:
@@ -257,7 +259,7 @@ class LeafTags(Component, Generic[_G]):
 
     @property
     def names(self) -> frozenset[str]:
-        """The tags at the last reading of the table; later ones can be requested as well."""
+        """The tags at the last reading of the table; newer tags can be requested too."""
         return self._names
 
     @property
@@ -266,10 +268,10 @@ class LeafTags(Component, Generic[_G]):
         return {name: tag.generator for name, tag in self._tags.items()}
 
     async def next_id(self, tag: str) -> int:
-        """Return the next id of a tag, as Leaf's ``get(key)``.
+        """Return the next id of a tag, like Leaf's ``get(key)``.
 
         Raises:
-            CosIdError: as `get`, and as the generator's own ``next_id``.
+            CosIdError: as for `get`, and as for the generator's own ``next_id``.
         """
         return await (await self.get(tag)).next_id()
 
@@ -277,26 +279,26 @@ class LeafTags(Component, Generic[_G]):
         """Return the open generator of a tag; the first call opens it.
 
         A call while another task opens the tag waits for that task, and fails with it.  Reading the
-        row has a timeout of 5 s; the first segment has the generator's own.
+        row has a timeout of 5 s; fetching the first segment has the generator's own timeout.
 
-        Do not close it.  Call `get` again instead of keeping it: it is closed when the tag is
-        removed.
+        Do not close the generator.  Call `get` again instead of keeping it, because it is closed
+        when the tag is removed.
 
         Args:
             tag: the ``biz_tag``.
 
         Raises:
             CounterMissingError: there is no such tag.
-            CorruptCounterError: its row holds no counter, or a step below 1.
-            StoreRolledBackError: its number is lower than this process has seen; raise it with
-                `LeafStore.set_floor`, or remove the tag for one ``interval``.
+            CorruptCounterError: the tag's row does not hold a counter, or has a step below 1.
+            StoreRolledBackError: the tag's number is lower than this process has seen; raise it
+                with `LeafStore.set_floor`, or remove the tag for one ``interval``.
             StoreError: the store refuses or cannot be reached.
             SegmentUnavailableError: the first segment could not be fetched.
             ClosedError: this object was closed.
         """
         self._check_usable()
         while (opening := self._opening.get(tag)) is not None:
-            await opening.is_over.wait()  # another task opens it, and has a deadline
+            await opening.is_over.wait()  # another task is opening it, and has a deadline
             self._check_usable()
             if opening.error is not None:
                 raise opening.error.again()  # otherwise the callers would wait one after the other
@@ -332,13 +334,14 @@ class LeafTags(Component, Generic[_G]):
         reached, last = self._floors.get(row.name), _LEAF_ALLOC.last_id(row)
         if reached is not None and last is not None:
             if last < reached:
-                # Before any grant, or this process would raise the number above other nodes' ids.
+                # This must precede any grant, because this process would otherwise raise the number
+                # above other nodes' ids.
                 labels = {"namespace": self._namespace, "name": tag}
                 raise StoreRolledBackError(distributor.store, **labels, seen=last, expected=reached)
             distributor.resume_above(reached)
         return _Tag(row.name, distributor, self._make(distributor))
 
-    # Looking at the table.
+    # Reading the table.
 
     async def _start(self) -> None:
         await self._store.aopen()
@@ -353,8 +356,8 @@ class LeafTags(Component, Generic[_G]):
                 await self._refresh()
 
     async def _refresh(self) -> None:
-        """Read the table; close generators whose tag is gone, or is new with the same name."""
-        # The state before the call: changes during the call are handled by the next one.
+        """Read the table; close generators whose tag is missing, or was replaced by a new one."""
+        # This is the state before the call; the next call handles changes made during this one.
         known = {name: (tag, reached_by(tag.distributor)) for name, tag in self._tags.items()}
         names = {*self._floors, *(tag.name for tag, _ in known.values())}
         try:
@@ -390,7 +393,7 @@ class LeafTags(Component, Generic[_G]):
     async def _close(self, generator: _G) -> None:
         try:
             await generator.aclose()
-        except Exception:  # a user's own class; the others go on
+        except Exception:  # a user's own class; the others continue
             _logger.exception("%s: cannot close %r", self._label(), generator)
         finally:
             self._ending.discard(generator)
@@ -409,11 +412,11 @@ class LeafTags(Component, Generic[_G]):
                 group.start_soon(self._close, generator)
 
     async def _release(self) -> None:
-        """Leave the store open: it is the user's."""
+        """Leave the store open, because it belongs to the user."""
 
 
 def _hasten(generator: object, tags: TaskRoot | None) -> None:
-    """Let a generator's callers fail soon, if those of all tags do; not a user's own class."""
+    """Make a generator's calls fail soon, if all tags' calls do; ignore a user's own class."""
     root = root_of(generator) if isinstance(generator, Component) else None
     if root is not None and tags is not None and tags.fail_fast:
         root.fail_fast = True

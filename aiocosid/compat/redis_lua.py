@@ -1,10 +1,10 @@
-"""Keys that published Lua scripts leave on Redis or Valkey: what they mean, and what is wrong.
+"""Keys that published Lua scripts leave on Redis or Valkey: their meaning and their problems.
 
-Requires the ``redis`` extra.  Nothing is written.  Three scripts are known:
+Requires the ``redis`` extra.  Nothing is written.  Three scripts are supported:
 
-* that of the sharded generator, whose counters `RedisStore.sequence_distributor` goes on with;
-* icicle's, one sequence for each server;
-* redis-id-generator's, a counter for each tag, partition and millisecond.
+* the sharded generator's, whose counters `RedisStore.sequence_distributor` continues;
+* icicle's, with one sequence for each server;
+* redis-id-generator's, with a counter for each tag, partition and millisecond.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _NUMBER: Final = re.compile(rb"-?[0-9]{1,19}")
 _OURS: Final = "aiocosid:"
 
 _LOCK: Final = "lock-"
-_LOCK_MS: Final = 1000  # that the script locks a second
+_LOCK_MS: Final = 1000  # the time for which the script locks a second
 _ANY_COUNTER: Final = re.compile(r"(.*(?<![0-9]))([1-9][0-9]{9})", re.DOTALL)
-_SECOND_SHIFT: Final = 31  # of an id: 12 bits of the shard, 19 of the sequence
+_SECOND_SHIFT: Final = 31  # of an id, below it 12 bits of the shard and 19 of the sequence
 _LAST_SECOND: Final = 2**32 - 1  # since the epoch
 
 _ICICLE: Final = "icicle-generator-"
@@ -53,7 +53,7 @@ _ICICLE_MOST: Final = 4095
 _ICICLE_SHARDS: Final = range(1, 1024)
 
 _TAGGED: Final = re.compile(
-    r"__idgenerator_.+?_([0-9]{1,9})(?:_([0-9]{10})_([0-9]{1,3}))?",  # older ones have no time
+    r"__idgenerator_.+?_([0-9]{1,9})(?:_([0-9]{10})_([0-9]{1,3}))?",  # older keys have no time
     re.DOTALL,
 )
 _PARTITIONS: Final = 4096
@@ -63,16 +63,16 @@ _TAGGED_SHIFT: Final = 22
 
 @dataclass(slots=True)
 class _Seconds:
-    """The counters and the locks under one name of the sharded generator, by their second."""
+    """The counters and locks under one name of the sharded generator, by their second."""
 
     counters: dict[int, Key] = field(default_factory=dict)
     locks: dict[int, Key] = field(default_factory=dict)
 
 
 class RedisLuaStore(NotCopyable, Store):
-    """The keys of published Lua scripts on one server, cluster or group under sentinels.
+    """The keys of published Lua scripts on one server, one cluster, or servers under Sentinel.
 
-    It only reads.  Ids come from `aiocosid.snowflake.ShardedId` on
+    It only reads.  Create ids with `aiocosid.snowflake.ShardedId` on
     `aiocosid.stores.redis.RedisStore.sequence_distributor`, with the same keys.  Runs on asyncio.
     """
 
@@ -87,15 +87,16 @@ class RedisLuaStore(NotCopyable, Store):
         epoch: int | None = None,
         max_sequence: int = DEFAULT_MAX_SEQUENCE,
     ) -> None:
-        """Use a store, which is closed with this one; nothing is sent yet.
+        """Use a store, which is closed together with this one; nothing is sent yet.
 
         Args:
-            redis: the server's store.
-            key: the sharded generator's keys, with ``<second>`` for the unix second, as
-                ``order<second>``; without it all keys that end in ten digits and hold a number
+            redis: the store on the server.
+            key: the sharded generator's keys, with ``<second>`` for the unix second, for example
+                ``order<second>``; without it, all keys that end in ten digits and hold a number
                 count as its counters.
-            epoch: the second since 1970 at which its layout begins; without it no next id is told.
-            max_sequence: the highest sequence that its nodes hand to the script.
+            epoch: the second since 1970 at which its layout begins; without it no next id is
+                reported.
+            max_sequence: the highest sequence that its nodes pass to the script.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -103,7 +104,7 @@ class RedisLuaStore(NotCopyable, Store):
         if key is not None:
             check_text("key", key)
             if key.count(_SECOND) != 1:
-                raise InvalidArgumentError("key", key, expected=f"a text that holds {_SECOND} once")
+                raise InvalidArgumentError("key", key, f"must be a text that holds {_SECOND} once")
         if epoch is not None:
             check_integer("epoch", epoch, at_least=0, at_most=_LAST_SECOND)
         check_integer("max_sequence", max_sequence, at_least=1, at_most=DEFAULT_MAX_SEQUENCE)
@@ -114,8 +115,8 @@ class RedisLuaStore(NotCopyable, Store):
         """Return a store with its own connections, opened on first use; nothing is sent yet.
 
         Args:
-            url: a URL of `aiocosid.stores.redis.RedisStore.from_url` with ``redis-lua+`` before it,
-                and the arguments of ``__init__`` in its query:
+            url: a URL of `aiocosid.stores.redis.RedisStore.from_url` with the prefix
+                ``redis-lua+``, and the arguments of ``__init__`` in its query:
                 ``redis-lua+redis://host/0?key=order<second>&epoch=1546300800``.
 
         Raises:
@@ -131,7 +132,7 @@ class RedisLuaStore(NotCopyable, Store):
     async def examine(self) -> Sequence[Examined]:
         """Read and explain all counters and locks, ordered by name; nothing is written.
 
-        The next id is above all that the scripts can have handed out by these keys.
+        The next id is above all ids that the scripts can have issued with these keys.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -157,7 +158,7 @@ class RedisLuaStore(NotCopyable, Store):
 
     def _patterns(self) -> Iterable[str]:
         if self._key is None:
-            return (f"*{_DIGITS}",)  # locks among them
+            return (f"*{_DIGITS}",)  # including locks
         counter = _DIGITS.join(re.sub(r"([*?\[\]\\])", r"\\\1", each) for each in self._around())
         return counter, f"{_LOCK}{counter}"
 
@@ -166,7 +167,7 @@ class RedisLuaStore(NotCopyable, Store):
         return before, after
 
     def _parts(self, name: str) -> tuple[str, int, bool] | None:
-        """Return a key's name with a second left out, the second, and whether it is a lock."""
+        """Return a key's name without its second, the second, and whether the key is a lock."""
         if self._key is not None:
             before, after = map(re.escape, self._around())
             match = re.fullmatch(f"({_LOCK})?{before}([1-9][0-9]{{9}}){after}", name)
@@ -178,7 +179,7 @@ class RedisLuaStore(NotCopyable, Store):
         return f"{match[1]}{_SECOND}", int(match[2]), is_lock
 
     def _counts(self, group: _Seconds) -> bool:
-        """Whether keys that were found by their form alone are of the generator."""
+        """Whether keys that were found only by their form belong to the generator."""
         counters = group.counters.values()
         return self._key is not None or any(_number(key) is not None for key in counters)
 
@@ -197,7 +198,7 @@ class RedisLuaStore(NotCopyable, Store):
         return Examined(name=name, meaning=meaning, problems=tuple(problems), **facts)
 
     def _id_after(self, second: int) -> int | None:
-        """Return the lowest id of the second after one, if the epoch is known and fits."""
+        """Return the lowest id in the second after this one, if the epoch is known and fits."""
         since = -1 if self._epoch is None else second - self._epoch
         return since + 1 << _SECOND_SHIFT | 1 if 0 <= since < _LAST_SECOND else None
 
@@ -223,21 +224,21 @@ class RedisLuaStore(NotCopyable, Store):
                 more = f" and {len(names) - 1} more" if names[1:] else ""
                 yield f"{max(names)}{more}: {text}"
 
-    # There is nothing else in it.
+    # The store supports nothing else.
 
     def segment_distributor(self, **unused: object) -> IdSegmentDistributor:  # noqa: ARG002 - none
-        """Raise `UnsupportedByStoreError`: the counters are of a second each."""
+        """Raise `UnsupportedByStoreError`, because each counter is for one second only."""
         self._refuse()
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
-        """Do nothing: there is no schema."""
+        """Do nothing, because there is no schema."""
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:  # noqa: ARG002 - none
-        """Return nothing: the counters are of a second each."""
+        """Return an empty list, because each counter is for one second only."""
         return ()
 
     async def set_floor(self, **unused: object) -> Counter:  # noqa: ARG002 - none
-        """Raise `UnsupportedByStoreError`: the counters are of a second each."""
+        """Raise `UnsupportedByStoreError`, because each counter is for one second only."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -245,10 +246,10 @@ class RedisLuaStore(NotCopyable, Store):
         raise UnsupportedByStoreError(type(self).__name__, why, remedy=remedy)
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects when it is used.
+        """Get ready in this process; connections are opened on first use.
 
         Raises:
-            ForkedError: the client was passed in, and is the parent's.
+            ForkedError: the client was passed in and belongs to the parent process.
         """
         await self._redis.aopen()
 
@@ -256,19 +257,19 @@ class RedisLuaStore(NotCopyable, Store):
         """Close the store that was passed in.
 
         Raises:
-            WrongLoopError: it is in use on another event loop.
+            WrongLoopError: the store is in use on another event loop.
         """
         await self._redis.aclose()
 
 
 def _number(key: Key | None) -> int | None:
-    """Return a key's value, or None if it is no integer."""
+    """Return a key's value, or None if it is not an integer."""
     value = None if key is None or key.value is None else _NUMBER.fullmatch(key.value)
     return None if value is None else int(value[0])
 
 
 def _of_icicle(found: Mapping[str, Key]) -> Examined:
-    """Explain icicle's three keys: they are one generator for the whole server."""
+    """Explain icicle's three keys, which are one generator for the whole server."""
     key, lock = found.get(_ICICLE_SEQUENCE), found.get(_ICICLE_LOCK)
     stored, shard = _number(key), _number(found.get(_ICICLE_SHARD))
     shards = f"a number from {_ICICLE_SHARDS[0]} to {_ICICLE_SHARDS[-1]}"

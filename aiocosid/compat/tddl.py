@@ -1,8 +1,9 @@
-"""TDDL's sequences, in its table ``sequence``.  Needs the ``sqlalchemy`` extra.
+"""TDDL's sequences, in its table ``sequence``.  Requires the ``sqlalchemy`` extra.
 
 TDDL (Taobao) keeps one row for each name, in one database or in several.  The row holds the *base
-of the last range handed out*, so that the ids lie above it: a grant adds ``inner_step`` for each of
-the databases, and owns ``(new, new + inner_step]``.  Old TDDL nodes may run at the same time.
+of the last granted range*, and the range's ids lie above it: a grant adds ``inner_step`` once for
+each of the databases, and owns ``(new, new + inner_step]``.  Old TDDL nodes can run at the same
+time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ("TddlGroupStore", "TddlStore")
 
-_HIGHEST: Final = MAX_ID - 10**8  # TDDL's own limit of value
+_HIGHEST: Final = MAX_ID - 10**8  # TDDL's own limit of the number
 
 _COLUMNS: Final = """
   name varchar(64) NOT NULL,
@@ -45,30 +46,30 @@ _COLUMNS: Final = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SequenceTable(CounterTable):
-    """A table ``sequence`` of one of the databases, whose rows hold the base of the last range.
+    """A table ``sequence`` in one of the databases, whose rows hold the base of the last range.
 
     Attributes:
-        inner_step: ids of a range.
-        outer_step: what a grant adds: ``inner_step`` for each of the databases.
-        base: what every number of this database leaves, divided by that.
+        inner_step: ids in a range.
+        outer_step: what a grant adds: ``inner_step`` times the number of databases.
+        base: the remainder of every number of this database, divided by ``outer_step``.
     """
 
     inner_step: int
     outer_step: int
     base: int
 
-    def amount(self, step: int, stride: int) -> int:  # noqa: ARG002 - a whole range
+    def amount(self, step: int, stride: int) -> int:  # noqa: ARG002 - always a whole range
         return self.outer_step
 
     def _guards(self, dialect: DialectName) -> list[str]:
-        # SQLite's MOD() is not in every build of it.
+        # Not every build of SQLite has MOD().
         left = f"{self.value} % {self.outer_step}"
         if dialect != "sqlite":
             left = f"MOD({self.value}, {self.outer_step})"
         return [f"{left} = {self.base}"]
 
     def least(self, above: int) -> int:
-        # What a grant leaves is one step further, and its ids are above that.
+        # A grant advances the row by one step, and its ids are above the new number.
         missing = above - self.outer_step - self.base
         return self.base + max(0, -(-missing // self.outer_step)) * self.outer_step
 
@@ -96,11 +97,11 @@ class _SequenceTable(CounterTable):
         if self.last_id(row) is None:
             found, index = stored % self.outer_step, self.base // self.inner_step
             where = f"{found} modulo {self.outer_step}"
-            return (f"value is {stored}, {where}; of index {index} it has to be {self.base}",)
+            return (f"value is {stored}, {where}; for index {index} it must be {self.base}",)
         return ()
 
     def insert(self, dialect: DialectName) -> str:
-        """(name, least[, schema_name]) adds a row; one that is there stays as it is."""
+        """(name, least[, schema_name]) adds a row; an existing row stays unchanged."""
         keys = ("name", *self.scope)
         columns, given = ", ".join(keys), ", ".join(f":{key}" for key in keys)
         insert = f"INSERT INTO {self.table} ({columns}, value, gmt_modified)"
@@ -108,7 +109,7 @@ class _SequenceTable(CounterTable):
         return f"{insert} VALUES ({given}, :least, CURRENT_TIMESTAMP) {unless}"
 
     def repair(self, dialect: DialectName) -> str:
-        """(name, least) raises a row that is lower and has another database's numbers."""
+        """(name, least) raises a row that is lower and has a number of another database."""
         return self._raise(dialect, [f"NOT {guard}" for guard in self._guards(dialect)])
 
 
@@ -145,7 +146,7 @@ _SHARED: Final = {"inner_step": int, "schema_name": str, "table": str}
 class TddlStore(TableStore):
     """The sequences in one of TDDL's databases, on any SQLAlchemy engine.
 
-    A grant is one range of ``inner_step`` ids; a call for fewer gets the upper ones.
+    A grant is one range of ``inner_step`` ids; a call for fewer ids gets the upper ones.
     """
 
     scheme = "tddl"
@@ -162,17 +163,17 @@ class TddlStore(TableStore):
         index: int = 0,
         count: int = 1,
     ) -> None:
-        """Use your own engine, which is never closed here; nothing is sent yet.
+        """Use your own engine, which the store never closes; nothing is sent yet.
 
         Args:
-            engine: the table's database.
-            inner_step: the same for every node of both systems; 1 to 2^31-1.
-            holds: the meaning of ``value`` for the nodes: ``base``: the last range is above it
-                (group sequences, TDDL 5, PolarDB-X), or ``last``: it is the last id (the old
+            engine: your own engine on the table's database.
+            inner_step: ids in a range, 1 to 2^31-1; the same for every node of both systems.
+            holds: the meaning of ``value`` for the nodes: ``base`` if the last range is above it
+                (group sequences, TDDL 5, PolarDB-X), or ``last`` if it is the last id (the old
                 ``DefaultSequenceDao`` and its copies).  The wrong meaning repeats ids.
-            schema_name: for PolarDB-X, whose rows have it in their key.
-            table: its name.
-            index: the database's position among all, from 0.
+            schema_name: the schema's name, for PolarDB-X, whose rows have it in their key.
+            table: the table's name.
+            index: the database's position among all databases, from 0.
             count: the number of databases (``dscount``), including those that are off.
 
         Raises:
@@ -185,9 +186,10 @@ class TddlStore(TableStore):
 class TddlGroupStore(GroupStore):
     """TDDL's sequences in several databases, of which any one is enough.
 
-    TDDL chooses a random database for each range; here it is the same one as long as it answers,
-    and ids rise.  Each number is checked to belong to its database (``value % outStep``): all that
-    can be read before the first grant, and each again by the statement that grants.
+    TDDL chooses a random database for each range; this store uses the same one as long as it
+    answers, and its ids rise.  Each number must belong to its database (``value % outStep``): all
+    numbers that can be read are checked before the first grant, and the granting statement checks
+    each again.
     """
 
     one: ClassVar[type[TableStore]] = TddlStore
@@ -204,16 +206,16 @@ class TddlGroupStore(GroupStore):
         store_timeout: float = STORE_TIMEOUT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Use your own engines, which are never closed here; nothing is sent yet.
+        """Use your own engines, which the store never closes; nothing is sent yet.
 
         Args:
-            engines: one for each of TDDL's groups, in their order; None for one that is off
-                (``-OFF``), which keeps its place.
+            engines: one engine for each of TDDL's groups, in their order; None for a group that is
+                off (``-OFF``) and keeps its place.
             inner_step: as for `TddlStore`.
             schema_name: as for `TddlStore`.
             table: as for `TddlStore`.
-            store_timeout: seconds that one database has to answer, before the next is asked.
-            clock: time; the system's by default.
+            store_timeout: seconds within which a database must answer before the next one is asked.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -224,14 +226,15 @@ class TddlGroupStore(GroupStore):
         self._gather(stores, store_timeout, clock)
 
     async def adjust(self, name: str) -> None:
-        """Add missing rows, and raise rows that have another database's numbers.
+        """Add missing rows, and raise rows that have a number of another database.
 
-        TDDL's ``adjust``, which here runs only on request: stop all nodes first.  Every written
-        number is above all ids of the sequence, and none is lowered.  Safe to repeat.
+        This is TDDL's ``adjust``, which here runs only on request: first stop all nodes.  Every
+        written number is above all ids of the sequence, and no number is lowered.  It is safe to
+        repeat.
 
         Raises:
-            CorruptCounterError: a row holds no number; nothing was written.
-            IdOverflowError: there is no number left above all ids; nothing was written.
+            CorruptCounterError: a row does not hold a number; nothing was written.
+            IdOverflowError: no number is left above all ids; nothing was written.
             StoreError: a database refuses or cannot be reached.
         """
         stores = [*self._stores.values()]
@@ -248,7 +251,7 @@ class TddlGroupStore(GroupStore):
             if stored is None or not 0 <= stored <= table.limit:
                 raise rows.corrupt(name, "; ".join(table.problems(row)))
             highest = max(highest, stored + table.inner_step)
-        above = highest + tables[0].outer_step  # not below any number either
+        above = highest + tables[0].outer_step  # nor below any number
         if any(table.least(above) > table.limit for table in tables):
             raise databases[0].used_up(counter.namespaced_name)
         for rows, table in zip(databases, tables, strict=True):

@@ -1,9 +1,9 @@
-"""tinyid's tables ``tiny_id_info`` and ``tiny_id_token``.  Needs the ``sqlalchemy`` extra.
+"""tinyid's tables ``tiny_id_info`` and ``tiny_id_token``.  Requires the ``sqlalchemy`` extra.
 
 tinyid (Didi) keeps one row for each ``biz_type``.  ``max_id`` is the upper end of the last segment:
-a grant owns ``(old, new]``, and of that only the ids that are ``remainder`` modulo ``delta``.  So
-several databases can serve one ``biz_type``, each with its own remainder.  Old tinyid servers may
-run at the same time.
+a grant owns those ids in ``(old, new]`` that are ``remainder`` modulo ``delta``.  So several
+databases can serve one ``biz_type``, each with its own remainder.  Old tinyid servers can run at
+the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("REFRESH_INTERVAL", "TinyidGroupStore", "TinyidStore", "TinyidTokens")
 
 REFRESH_INTERVAL: Final = 60.0
-"""Seconds that tokens are kept; tinyid reads them every minute."""
+"""Seconds for which tokens are cached; tinyid reads them every minute."""
 
 _TOKENS: Final = "SELECT token, biz_type FROM tiny_id_token"
 
@@ -59,13 +59,14 @@ _TOKEN_TABLE: Final = create_table(
 class TinyidStore(TableStore):
     """The ``biz_type`` rows of one of tinyid's databases, on any SQLAlchemy engine.
 
-    A row's ``delta`` is the `stride`: a call for ``step`` ids gets as many that are ``remainder``
-    modulo ``delta``, and ``max_id`` rises by ``step * delta``.  tinyid reads the row and then
-    compares ``max_id`` and ``version``; here one statement raises both, so neither can interrupt
-    the other's update.  A change of a row's delta or remainder applies from the next segment on.
+    A row's ``delta`` is the `stride`: a call for ``step`` ids gets that many ids that are
+    ``remainder`` modulo ``delta``, and ``max_id`` rises by ``step * delta``.  tinyid reads the row
+    and then compares ``max_id`` and ``version``; here one statement raises both, so neither system
+    can interrupt the other's update.  A change of a row's delta or remainder applies from the next
+    segment on.
 
-    A row whose own ``step`` is below 1 is refused too: a tinyid server would stop there, or go
-    back.
+    A row whose own ``step`` is below 1 is refused too, because a tinyid server would stop there or
+    go backwards.
     """
 
     scheme = "tinyid"
@@ -96,7 +97,7 @@ class TinyidStore(TableStore):
 
         Args:
             name: the ``biz_type``.
-            namespace: the counter's namespace in messages and statistics only.
+            namespace: the counter's namespace, used only in messages and statistics.
 
         Raises:
             CounterMissingError: there is no such row.
@@ -110,8 +111,8 @@ class TinyidStore(TableStore):
 class TinyidGroupStore(GroupStore):
     """The ``biz_type`` rows of several of tinyid's databases, of which any one is enough.
 
-    tinyid chooses a random database for each segment; here it is the same one as long as it
-    answers.  All have the same delta and different remainders.
+    tinyid chooses a random database for each segment; this store uses the same one as long as it
+    answers.  All databases have the same delta and different remainders.
     """
 
     one: ClassVar[type[TableStore]] = TinyidStore
@@ -123,12 +124,12 @@ class TinyidGroupStore(GroupStore):
         store_timeout: float = STORE_TIMEOUT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Use your own engines, which are never closed here; nothing is sent yet.
+        """Use your own engines, which the store never closes; nothing is sent yet.
 
         Args:
-            engines: one for each of tinyid's databases.
-            store_timeout: seconds that one database has to answer, before the next is asked.
-            clock: time; the system's by default.
+            engines: one engine for each of tinyid's databases.
+            store_timeout: seconds within which a database must answer before the next one is asked.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -139,11 +140,11 @@ class TinyidGroupStore(GroupStore):
 class TinyidTokens(NotCopyable):
     """The permissions in ``tiny_id_token``, read on demand and at most every 60 s.
 
-    No token is ever part of a message, a log line or a ``repr``.
+    A token is never part of a message, a log line or a ``repr``.
     """
 
     def __init__(self, store: TinyidStore, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Read from a store, which is not closed here; nothing is sent yet."""
+        """Read from a store, which this object does not close; nothing is sent yet."""
         self._store, self._clock = store, clock
         self._allowed: frozenset[tuple[str, str]] = frozenset()
         self._read_at: float | None = None
@@ -164,5 +165,5 @@ class TinyidTokens(NotCopyable):
         return (token, biz_type) in self._allowed
 
     def __repr__(self) -> str:
-        """Show the database, and no token."""
+        """Show the database, but no token."""
         return f"<{type(self).__name__} {self._store!r}>"

@@ -1,7 +1,7 @@
-"""Worker ids of Twitter's snowflake of 2010: ephemeral nodes of ZooKeeper.
+"""Worker ids of Twitter's snowflake of 2010: ephemeral ZooKeeper nodes.
 
 Requires the ``zookeeper`` extra.  The node is Twitter's: ``/snowflake-servers/<worker id>`` holds
-``host:port`` and ends with the session of the process that created it.  The ids are made by
+``host:port`` and ends with the session of the process that created it.  The layout of the ids is
 `aiocosid.snowflake.TWITTER`.
 """
 
@@ -52,7 +52,7 @@ __all__ = ("TwitterStore",)
 _PATH: Final = "/snowflake-servers"  # Twitter's workerIdZkPath
 _PORT: Final = 7609  # Twitter's serverPort
 _WORKER_BITS: Final = 5
-_BITS: Final = 10  # datacenter and worker
+_BITS: Final = 10  # for datacenter and worker
 _SIZE: Final = 1 << _WORKER_BITS
 _NAMES: Final = frozenset(map(str, range(_SIZE)))
 _CUT: Final = 0.002  # seconds; the driver truncates a session's timeout to whole milliseconds
@@ -66,12 +66,12 @@ _NOTE: Final = re.compile(rb"(-1|[0-9]{1,16})\|([0-9a-f]{16})")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker(Entry):
-    """A worker id, as it was read; its stamp is the fence in aiocosid's record.
+    """A worker id as it was read; its stamp is the fence in aiocosid's record.
 
     Attributes:
         node: Twitter's node as it was read; None if it is free.
-        record: aiocosid's node on it, likewise.
-        is_ours: whether this object has created the node, in its current session.
+        record: aiocosid's node for the worker id; None if there is none.
+        is_ours: whether this object created the node in its current session.
     """
 
     node: Node | None
@@ -80,9 +80,10 @@ class _Worker(Entry):
 
 
 class _Servers(Registry[Nodes]):
-    """Twitter's nodes, and aiocosid's records: ``mark|token`` of the object that took the id last.
+    """Twitter's nodes, and aiocosid's records: ``fence|token`` of the object that last took the id.
 
-    A session alone does not identify the holder of a node: another object may use the same client.
+    A session alone does not identify the holder of a node, because another object may use the same
+    client.
     """
 
     is_leased = True
@@ -108,11 +109,10 @@ class _Servers(Registry[Nodes]):
     def _note_path(self, worker_id: int) -> str:
         return f"{self._notes}/{worker_id % _SIZE}"
 
-    async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - it writes no time
-        """Take the requested worker id, else the first free one."""
+    async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - Twitter stores no time
+        """Find the requested worker id, or the first free one."""
         if bits != _BITS:
-            expected = f"{_BITS}: datacenter and worker"
-            raise InvalidArgumentError("bits", bits, expected=expected)
+            raise InvalidArgumentError("bits", bits, f"must be {_BITS}, for datacenter and worker")
         await at.ensure(self.namespace, self._notes)
         granted = self.door.session_timeout
         if granted < self._session_timeout - _CUT:
@@ -128,7 +128,7 @@ class _Servers(Registry[Nodes]):
         return own or next(early, None) or min(free, key=lambda each: each.stamp)
 
     async def claim(self, at: Nodes, entry: Any, new: int) -> bool:
-        """Create the node, unless it is held already; the fence is not changed."""
+        """Create the node, unless it is already held; the fence is not changed."""
         taken = create_ephemeral(self._path(entry.worker_id), self.instance_id.text.encode())
         return entry.is_ours or await at.commit(taken, self._noted(entry, new)) is not None
 
@@ -180,7 +180,7 @@ class _Servers(Registry[Nodes]):
         check_integer("machine_id", worker_id, at_least=first, at_most=first + _SIZE - 1)
         return (await self._read(at, worker_id))[0]
 
-    def why_lost(self, entry: Any, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - of `read`
+    def why_lost(self, entry: Any, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - `read` tells it
         if entry.is_ours:
             return None
         gone = "ZooKeeper ended the session that held it"
@@ -196,22 +196,22 @@ class _Servers(Registry[Nodes]):
 
 
 class TwitterStore(WorkerIdStore):
-    """The worker id of one of Twitter's servers, held by an ephemeral node.  Runs on asyncio.
+    """The worker id of a Twitter server, held with an ephemeral node.  Runs on asyncio.
 
-    The machine id is ``datacenter_id * 32 + worker_id``, of 10 bits.
+    The machine id is ``datacenter_id * 32 + worker_id``, with 10 bits.
 
     When ZooKeeper ends the session, the node is removed, and any process may take the worker id.
-    So a lease on it is valid for at most nine tenths of the session timeout after the last renewal,
-    and issues no ids from the moment when the session is interrupted.
+    So a lease is valid for at most nine tenths of the session timeout after the last renewal, and
+    issues no ids once the session is interrupted.
 
     Twitter does not store the time up to which ids were issued.  aiocosid stores it below
-    ``/aiocosid/twitter``, so that its next process begins above it; Twitter's processes do not read
-    it.
+    ``/aiocosid/twitter``, so that aiocosid's next process begins above it; Twitter's processes do
+    not read it.
 
-    Twitter's server asks all other servers for their clocks when it starts, and does not start if
-    its own differs by 10 seconds.  That is left out here: the others need not have a Thrift
-    service.  aiocosid has none either: while it holds a node no server of Twitter's starts, unless
-    its ``skipSanityChecks`` is set.
+    When Twitter's server starts, it asks all other servers for their clocks, and refuses to start
+    if its own differs by 10 seconds.  aiocosid does not do this, because other holders need not
+    have a Thrift service.  It has no Thrift service either: while it holds a node, a Twitter server
+    starts only with ``skipSanityChecks``.
     """
 
     scheme = "twitter"
@@ -229,20 +229,20 @@ class TwitterStore(WorkerIdStore):
         port: int = _PORT,
         path: str = _PATH,
     ) -> None:
-        """Use your own client, which is never stopped here; nothing is sent yet.
+        """Use your own client, which the store never stops; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, started.  Its session timeout, 10 seconds
+            client: your own started ``kazoo.client.KazooClient``.  Its session timeout, 10 seconds
                 by kazoo's default, is how long the worker id stays held after a crash.  The server
-                has to grant it, by default up to 20 of its ticks; kazoo does not show that, so only
-                `from_url` checks it.  A worker id that could not be given back, because the server
-                could not be reached at closing, stays held until the session ends: stop and start
-                the client to release it.
-            worker_id: 0 to 31, as Twitter's; by default the first free one.
+                must grant that timeout, by default up to 20 of its ticks; kazoo does not show the
+                result, so only `from_url` checks it.  A worker id that could not be released
+                because the server could not be reached at closing stays held until the session
+                ends; stop and start the client to release it.
+            worker_id: Twitter's worker id, 0 to 31; by default the first free one.
             datacenter_id: 0 to 31.  Each datacenter has its own ZooKeeper or path.
             host: the host's name; by default this host's.
-            port: host and port distinguish this process's former session from another process's; if
-                two processes have the same, the second one waits.
+            port: the port; host and port distinguish this process's former session from another
+                process's.  If two processes have the same host and port, the second one waits.
             path: Twitter's ``workerIdZkPath``; missing nodes are created.
 
         Raises:
@@ -252,13 +252,13 @@ class TwitterStore(WorkerIdStore):
         for argument, number in (("worker_id", workers[0]), ("datacenter_id", datacenter_id)):
             check_integer(argument, number, at_least=0, at_most=_SIZE - 1)
         if not _NODE.fullmatch(path):
-            raise InvalidArgumentError("path", path, expected="the path of a node of ZooKeeper")
+            raise InvalidArgumentError("path", path, "must be the path of a ZooKeeper node")
         name = host_port_instance_id(this_host() if host is None else host, port)
         wanted = [datacenter_id << _WORKER_BITS | each for each in workers]
         self._on(_Servers(as_link(client), path, name, wanted))
 
     async def examine(self) -> Sequence[Examined]:
-        """Read and explain the worker ids that are held; nothing is written.
+        """Read and explain the held worker ids; nothing is written.
 
         Raises:
             StoreError: the store refuses or cannot be reached.

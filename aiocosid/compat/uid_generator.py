@@ -1,8 +1,9 @@
-"""uid-generator: worker ids from its table ``WORKER_NODE``, its epochs and its output.
+"""uid-generator: worker ids from its table ``WORKER_NODE``, its epochs and its parsed ids.
 
-Its layouts are in `aiocosid.snowflake`: ``UID_GENERATOR`` and its kin.  Its DefaultUidGenerator is
-a `SnowflakeId` with one of them and ``sequence_reset_threshold=None``, its CachedUidGenerator a
-`CachedSnowflakeId`.  Needs the ``sqlalchemy`` extra.
+Its layouts are in `aiocosid.snowflake`: ``UID_GENERATOR`` and similar ones.  Its
+DefaultUidGenerator corresponds to a `SnowflakeId` with one of them and
+``sequence_reset_threshold=None``, and its CachedUidGenerator to a `CachedSnowflakeId`.  Requires
+the ``sqlalchemy`` extra.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ _EPOCH: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 def epoch_of(epoch_str: str, *, zone: tzinfo | str) -> datetime:
     """Return the epoch of an ``epochStr``, for a `SnowflakeLayout`.
 
-    uid-generator reads it in the zone of its JVM: the same setting gives ids that are eight hours
-    apart on hosts in China and on hosts in UTC.
+    uid-generator interprets it in its JVM's time zone: with the same setting, ids on hosts in China
+    and on hosts in UTC are eight hours apart.
 
     Args:
-        epoch_str: ``yyyy-MM-dd``, such as ``2016-05-20``.
-        zone: the zone of the JVM that made the ids: a tzinfo, or a name as "Asia/Shanghai" or
-            "+08:00".
+        epoch_str: ``yyyy-MM-dd``, for example ``2016-05-20``.
+        zone: the time zone of the JVM that made the ids: a tzinfo, or a name such as
+            "Asia/Shanghai" or "+08:00".
 
     Raises:
-        InvalidArgumentError: it is no date, or the zone is unknown.
+        InvalidArgumentError: ``epoch_str`` is not a date, or the zone is unknown.
     """
     found = _EPOCH.fullmatch(epoch_str)
     where = resolve_zone(zone)
     try:
         year, month, day = map(int, found.groups() if found else ())
         return datetime(year, month, day, tzinfo=where).astimezone(UTC)
-    except (ValueError, OverflowError):  # the latter: before year 1 in UTC
-        expected = "a date as 2016-05-20"
-        raise InvalidArgumentError("epoch_str", epoch_str, expected=expected) from None
+    except (ValueError, OverflowError):  # OverflowError: before year 1 in UTC
+        rule = "must be a date such as 2016-05-20"
+        raise InvalidArgumentError("epoch_str", epoch_str, rule) from None
 
 
 def parse(uid: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str, str]:
@@ -68,12 +69,12 @@ def parse(uid: int, layout: SnowflakeLayout, *, zone: tzinfo | str) -> dict[str,
 
     Args:
         uid: an id.
-        layout: its layout.
-        zone: the zone of the time; uid-generator uses its JVM's.
+        layout: the id's layout.
+        zone: the time zone of the local time; uid-generator uses its JVM's.
 
     Raises:
-        InvalidIdError: it is no id of the layout.  A negative one is from uid-generator's cached
-            generator, after its layout had ended.
+        InvalidIdError: the number is not an id of the layout.  A negative number comes from
+            uid-generator's cached generator after its layout had ended.
         InvalidArgumentError: the zone is unknown.
     """
     parts = layout.parse(uid, resolve_zone(zone))
@@ -89,7 +90,7 @@ _Endpoint: TypeAlias = "tuple[str, str | None, int]"  # HOST_NAME, PORT and TYPE
 
 _WIDTH: Final = 64  # characters of HOST_NAME and PORT
 _CONTAINER, _MACHINE = 1, 2  # TYPE; uid-generator's WorkerNodeType _CONTAINER and ACTUAL
-_DEFAULT_BITS: Final = 22  # of a worker id in uid-generator's default layout
+_DEFAULT_BITS: Final = 22  # for the worker id in uid-generator's default layout
 _EXAMINE: Final = "SELECT COUNT(*), MIN(ID), MAX(ID) FROM WORKER_NODE"
 _INTERVAL: Final = 60.0  # seconds; nothing is sent, so the value does not matter
 
@@ -105,17 +106,17 @@ _COLUMNS: Final = """
 """
 
 WORKER_NODE: Final = create_table("WORKER_NODE", _COLUMNS)
-"""By database: creates the table with uid-generator's columns, if it is missing."""
+"""Creates the table with uid-generator's columns if it is missing; by dialect."""
 
 _INSERT: Final = """INSERT INTO WORKER_NODE (HOST_NAME, PORT, TYPE, LAUNCH_DATE, MODIFIED, CREATED)
 VALUES (:host, :port, :type, CURRENT_DATE, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)"""
 
 
 class _Starts(Registry["SqlExecutor"]):
-    """The rows of ``WORKER_NODE``: one is inserted for each start, and never read again.
+    """The rows of ``WORKER_NODE``: each start inserts one, which is never read again.
 
-    A number belongs to the object as long as the process runs, even if a generator on it is closed
-    and opened again; the object also remembers the time up to which ids may be issued.  A forked
+    A number belongs to the object as long as the process runs, even if a generator that uses it is
+    closed and reopened; the object also remembers the time up to which ids may be issued.  A forked
     child gets its own row.
     """
 
@@ -129,11 +130,11 @@ class _Starts(Registry["SqlExecutor"]):
     def adopt(self) -> None:
         self._own: Entry | None = None
 
-    async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
-        """Insert a row, and take its number; or return the number that this object has already."""
+    async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - each start takes a new row
+        """Insert a row and take its number, or return the number that this object already has."""
         own = self._own = self._own or Entry(worker_id=await self._insert(at, now_ms))
         if own.worker_id >> bits:
-            self.adopt()  # with a wider layout the next call may use it, or the next number
+            self.adopt()  # with a wider layout, the next call may use this number or the next
             raise WorkerIdsUsedUpError(self.namespace, worker_id=own.worker_id, bits=bits)
         return own
 
@@ -145,7 +146,7 @@ class _Starts(Registry["SqlExecutor"]):
         done = await at.run(_INSERT + returning, host=host, port=port, type=kind)
         inserted_id = as_integer(done.rows[0][0]) if done.rows else done.inserted_id
         if inserted_id is None or inserted_id < 1:
-            # Without generated keys every process would get id 0.
+            # Without generated keys, every process would get id 0.
             remedy = "let the database generate its ID, above 0"
             raise StoreError(self.store, f"WORKER_NODE gave {inserted_id!r}", remedy=remedy)
         return inserted_id
@@ -158,20 +159,20 @@ class _Starts(Registry["SqlExecutor"]):
         self._own = replace(entry, stamp=new)
         return True
 
-    def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - nobody takes it
+    def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - no other process takes it
         return "another object, or the parent process, has it" if entry is None else None
 
 
 class UidGeneratorStore(WorkerIdStore):
     """uid-generator's database: worker ids, on any SQLAlchemy engine.  It has no counters.
 
-    Each start gets the number of a new row in ``WORKER_NODE`` as worker id.  Java nodes may run at
-    the same time.  There are no renewals and no number is used again, so an id is never lost, and
-    each start uses one up; 22 bits are enough for 4,194,303 starts.
+    Each start gets the number of a new row in ``WORKER_NODE`` as its worker id.  Java nodes can run
+    at the same time.  There are no renewals and no number is reused, so an id is never lost, and
+    each start uses up one number; 22 bits are enough for 4,194,303 starts.
 
     The database must never generate a number twice.  It may do so after ``TRUNCATE``, a restored
-    backup, or a fail-over to a lagging replica; and, if the newest rows were deleted, after a
-    restart of MySQL before 8.0, or on SQLite without AUTOINCREMENT.
+    backup, or a fail-over to a lagging replica.  If the newest rows were deleted, it may also do so
+    after a restart of MySQL before 8.0, or on SQLite without AUTOINCREMENT.
     """
 
     scheme = "uid-generator"
@@ -179,10 +180,11 @@ class UidGeneratorStore(WorkerIdStore):
     _connect = staticmethod(executor_of)
 
     def __init__(self, engine: AsyncEngine) -> None:
-        """Use your own engine, which is never closed here; nothing is sent yet.
+        """Use your own engine, which the store never closes; nothing is sent yet.
 
         Raises:
-            InvalidArgumentError: it is no ``AsyncEngine``, or of a database that is not supported.
+            InvalidArgumentError: ``engine`` is not an ``AsyncEngine``, or its database is not
+                supported.
         """
         self._door = executor_on(engine)
 
@@ -198,36 +200,37 @@ class UidGeneratorStore(WorkerIdStore):
         host: str | None = None,
         port: str | int | None = None,
         container: bool | None = None,
-        **unused: Any,  # noqa: ANN401 - ids are for good
+        **unused: Any,  # noqa: ANN401 - ids are permanent
     ) -> MachineIdDistributor:
         """Return the distributor of one start on this store's connections; nothing is sent yet.
 
-        The number belongs to it as long as the process runs, even if a generator on it is closed
-        and opened again; a forked child gets its own row.
+        The number belongs to the distributor as long as the process runs, even if a generator that
+        uses it is closed and reopened; a forked child gets its own row.
 
         Args:
-            namespace: the machine ids' namespace in messages and statistics only.
-            instance_id: the instance, in messages and statistics only.
-            host: HOST_NAME, for people: at most 64 characters; by default this host's name.
-            port: PORT, for people; by default the time and a random number.  Omit it if nodes of
-                uid-generator's Spring Boot starter run: they reuse the row of their host and port.
-            container: TYPE, 1 for a container and 2 for a machine.  The default is 2; but if
+            namespace: the machine ids' namespace, used only in messages and statistics.
+            instance_id: the instance, used only in messages and statistics.
+            host: HOST_NAME, informative only, at most 64 characters; by default this host's name.
+            port: PORT, informative only; by default the time and a random number.  Omit it if nodes
+                with uid-generator's Spring Boot starter run, because they reuse the row of their
+                host and port.
+            container: TYPE, 1 for a container and 2 for a machine.  The default is 2.  But if
                 neither host nor port is given, and the environment has ``JPAAS_HOST`` and
-                ``JPAAS_HTTP_PORT`` or ``JPAAS_HOST_PORT_8080``, as for uid-generator, those are
-                host and port, and it is 1.  With False the environment is not read.
-            **unused: ``safe_guard`` and ``interval``: ids never expire.
+                ``JPAAS_HTTP_PORT`` or ``JPAAS_HOST_PORT_8080``, host and port come from there and
+                TYPE is 1, as in uid-generator.  With False the environment is not read.
+            **unused: ``safe_guard`` and ``interval``, which are ignored because ids never expire.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the environment is read and
-                has a host without a port, or a port without a host; or ``region`` is given, which
-                ``WORKER_NODE`` does not know.
+            InvalidArgumentError: an argument is outside its range; the environment is read and has
+                a host without a port, or a port without a host; or ``region`` is given, which
+                ``WORKER_NODE`` does not support.
         """
         refuse_region(unused)
         endpoint = _endpoint_of(host, port, container=container)
         who = as_instance_id(instance_id)
         return WorkerIdDistributor(_Starts(self._door, namespace, who, endpoint))
 
-    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it keeps no witness
         """Create ``WORKER_NODE`` as uid-generator ships it, if it is missing.
 
         Raises:
@@ -239,7 +242,7 @@ class UidGeneratorStore(WorkerIdStore):
     async def examine(self) -> Sequence[Examined]:
         """Return the number of starts, and the next worker id; nothing is written.
 
-        The next id is one above the highest row: an estimate, because the database has its own
+        The next id is estimated as one above the highest row, because the database has its own
         counter.
 
         Raises:
@@ -262,7 +265,7 @@ class UidGeneratorStore(WorkerIdStore):
 def _endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> _Endpoint:
     """Return HOST_NAME, PORT (None to generate one) and TYPE."""
     if port is not None and type(port) not in {int, str}:
-        raise InvalidArgumentError("port", port, expected="a number or a text")
+        raise InvalidArgumentError("port", port, "must be a number or a text")
     text = None if port is None else str(port)
     if host is None and port is None and container is not False:
         host, text = _container(os.environ)
@@ -279,6 +282,6 @@ def _container(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     host = environ.get(_HOST_VARIABLE) or None
     port = next((environ[name] for name in _PORT_VARIABLES if environ.get(name)), None)
     if (host is None) != (port is None):
-        expected = f"set with {' or '.join(_PORT_VARIABLES)}, or both unset"
-        raise InvalidArgumentError(_HOST_VARIABLE, host, expected=expected)
+        rule = f"goes together with {' or '.join(_PORT_VARIABLES)}; set both or neither"
+        raise InvalidArgumentError(_HOST_VARIABLE, host, rule)
     return host, port

@@ -1,6 +1,6 @@
 """Ids as text and back: CosId's converters, other formats, and ids that cannot be mixed up.
 
-A converter is a value: it compares, hashes and shows its settings, and never changes.  It never
+A converter is an immutable value, with comparison, hash and a repr of its settings.  It never
 shortens an id: an id without a text raises `InvalidIdError`.
 """
 

@@ -1,6 +1,6 @@
-"""Prefixes, suffixes and dates around another converter's text, put together in CosId's order.
+"""Prefixes, suffixes and dates around another converter's text, combined in CosId's order.
 
-Pure but for the clock that a date is given.
+No I/O, except for the clock of a date.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = (
     "compose",
 )
 
-MOST_READ: Final = 255  # characters, of a text that is split: each place may be tried
+MOST_READ: Final = 255  # maximum characters of a text to split, as each place may be tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PrefixIdConverter(IdConverter):
 
     Attributes:
         prefix: the text; it may be empty.
-        inner: writes and reads what follows.
+        inner: formats and reads what follows.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -66,11 +66,11 @@ class PrefixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text with the prefix."""
         if not text_of(text).startswith(self.prefix):
-            raise InvalidIdError("id", text, expected=f"a text that starts with {self.prefix!r}")
+            raise InvalidIdError("id", text, f"must be a text that starts with {self.prefix!r}")
         return self.inner.as_int(text[len(self.prefix) :])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, prefix and the converter inside."""
+        """Return kind, prefix and the inner converter."""
         return {
             "kind": type(self).__name__,
             "prefix": self.prefix,
@@ -84,7 +84,7 @@ class SuffixIdConverter(IdConverter):
 
     Attributes:
         suffix: the text; it may be empty.
-        inner: writes and reads what stands before it.
+        inner: formats and reads what precedes the suffix.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -109,11 +109,11 @@ class SuffixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text with the suffix."""
         if not text_of(text).endswith(self.suffix):
-            raise InvalidIdError("id", text, expected=f"a text that ends with {self.suffix!r}")
+            raise InvalidIdError("id", text, f"must be a text that ends with {self.suffix!r}")
         return self.inner.as_int(text[: len(text) - len(self.suffix)])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, suffix and the converter inside."""
+        """Return kind, suffix and the inner converter."""
         return {
             "kind": type(self).__name__,
             "suffix": self.suffix,
@@ -125,11 +125,11 @@ class SuffixIdConverter(IdConverter):
 class GroupedPrefixIdConverter(IdConverter):
     """Writes the group of each id before it: ``20260116-42``.  CosId's GroupedPrefixIdConverter.
 
-    The group is part of the id, a `GroupedId`, so both belong to one period.  CosId takes the group
-    from the thread, and cannot read such a text.
+    The group is part of the id, a `GroupedId`, so both always belong to one period.  CosId takes
+    the group from the thread, and cannot read such a text.
 
     Attributes:
-        inner: writes and reads the number.
+        inner: formats and reads the number.
         delimiter: the text between group and number; if it is empty, texts cannot be read back.
     """
 
@@ -146,26 +146,24 @@ class GroupedPrefixIdConverter(IdConverter):
     def as_str(self, new_id: int, /) -> str:
         """Return group, delimiter and text of a `GroupedId`."""
         if not isinstance(new_id, GroupedId):
-            expected = (
-                "a GroupedId, as `with_group` of a grouped generator hands out: an int has no group"
-            )
-            raise InvalidIdError("id", new_id, expected=expected)
+            rule = "must be a GroupedId, from `with_group` of a grouped generator"
+            raise InvalidIdError("id", new_id, rule)
         return f"{new_id.group}{self.delimiter}{self.inner.as_str(int(new_id))}"
 
     def as_int(self, text: str, /) -> GroupedId:
-        """Return number and group of a text of up to 255 characters with one way to split it."""
+        """Return number and group of a text of up to 255 characters with only one split."""
         if not self.delimiter:
-            expected = "written with a delimiter: without one, group and id cannot be separated"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = "cannot be split into group and id; give the converter a delimiter"
+            raise InvalidIdError("id", text, rule)
         found = list(self._splits(text)) if len(text_of(text)) <= MOST_READ else []
         if len(found) != 1:
             how = "in several ways" if found else "in no way"
-            expected = f"a group, {self.delimiter!r} and an id; it can be split {how}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must be a group, {self.delimiter!r} and an id: it can be split {how}"
+            raise InvalidIdError("id", text, rule)
         return found[0]
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, delimiter and the converter inside."""
+        """Return kind, delimiter and the inner converter."""
         return {
             "kind": type(self).__name__,
             "delimiter": self.delimiter,
@@ -173,23 +171,24 @@ class GroupedPrefixIdConverter(IdConverter):
         }
 
     def _check_split(self) -> None:
-        """Raise unless groups of any length and their ids make texts that differ.
+        """Raise unless groups of any length and their ids have distinct texts.
 
-        A text is split at its last delimiter, if numbers do not contain the end of one.
+        A text is split at its last delimiter, provided that numbers do not contain the end of a
+        delimiter.
 
         Raises:
             InvalidArgumentError: two groups may have the same text.
         """
         is_fixed = isinstance(self.inner, RadixIdConverter) and self.inner.pad_start
         if not is_fixed and (not self.delimiter or self.delimiter[-1].isalnum()):
-            expected = (
-                "a text that ends in no letter or digit, as '-', since the groups' texts "
-                "differ in length: else ids of two groups may have the same text"
+            rule = (
+                "must be a text that ends in neither letter nor digit, such as '-': the groups' "
+                "texts differ in length, so ids of two groups may have the same text"
             )
-            raise InvalidArgumentError("delimiter", self.delimiter, expected=expected)
+            raise InvalidArgumentError("delimiter", self.delimiter, rule)
 
     def _splits(self, text: str) -> Iterator[GroupedId]:
-        """Find the places after which an id stands."""
+        """Yield the possible splits of a text into group and id."""
         at = text.find(self.delimiter)
         while at >= 0:
             try:
@@ -226,15 +225,15 @@ class DatePrefixIdConverter(IdConverter):
     """Writes the date before each id: ``260116-42``.  CosId's DatePrefixIdConverter.
 
     It is the date of the conversion, as in CosId, and one call of `convert_many` uses one date.  So
-    the date may be later than the id, an id converted twice may have two texts, and a batch of a
-    `StringIdGenerator`, which converts in several calls, may have two dates.  It does not make ids
-    unique: numbers that restart each day need a `GroupedPrefixIdConverter`.
+    the date may be later than the id, an id that is converted twice may have two texts, and a batch
+    of a `StringIdGenerator`, which converts in several calls, may have two dates.  The date does
+    not make ids unique: numbers that restart each day need a `GroupedPrefixIdConverter`.
 
     Attributes:
-        pattern: a date pattern of Java, such as ``yyMMdd``.
-        inner: writes and reads what follows.
+        pattern: a Java date pattern, for example ``yyMMdd``.
+        inner: formats and reads what follows.
         delimiter: the text between date and id; it may be empty.
-        zone: whose date is written; CosId takes the host's.
+        zone: the time zone of the date; CosId uses the host's.
     """
 
     is_timeless: ClassVar[bool] = False
@@ -256,16 +255,16 @@ class DatePrefixIdConverter(IdConverter):
         zone: tzinfo | str,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Choose date and place.
+        """Choose the date's format and place.
 
         Args:
-            pattern: made of the letters ``y u M d D H m s S``, text in single quotes, and
+            pattern: consists of the letters ``y u M d D H m s S``, text in single quotes, and
                 punctuation.
-            inner: writes and reads what follows.
-            delimiter: the text between date and id; not empty, and no digit first, if the pattern
-                has fields that vary in length.
-            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00".
-            clock: the clock; the system's by default.
+            inner: formats and reads what follows.
+            delimiter: the text between date and id; it must not be empty, nor begin with a digit,
+                if the pattern has fields of varying length.
+            zone: a tzinfo, or a name such as "Asia/Shanghai", "UTC" or "+08:00".
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: the pattern or zone is unknown, or the end of the date could not
@@ -275,8 +274,8 @@ class DatePrefixIdConverter(IdConverter):
         check_converter(inner)
         check_affix("delimiter", delimiter)
         if dates.width is None and (not delimiter or delimiter[0].isdigit()):
-            expected = f"a text that starts with no digit: dates as {pattern!r} vary in length"
-            raise InvalidArgumentError("delimiter", delimiter, expected=expected)
+            rule = f"must be a text that starts with no digit: dates as {pattern!r} vary in length"
+            raise InvalidArgumentError("delimiter", delimiter, rule)
         form = re.compile(_form_of(pattern) + re.escape(delimiter))
         values = {"pattern": pattern, "inner": inner, "delimiter": delimiter}
         values |= {"zone": resolve_zone(zone), "_clock": clock, "_dates": dates, "_form": form}
@@ -284,7 +283,7 @@ class DatePrefixIdConverter(IdConverter):
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Leave what is made of the pattern out of a pickle."""
+        """Leave objects derived from the pattern out of a pickle."""
         converter = partial(type(self), zone=self.zone, clock=self._clock)
         return converter, (self.pattern, self.inner, self.delimiter)
 
@@ -302,16 +301,16 @@ class DatePrefixIdConverter(IdConverter):
 
         Each field is checked alone, so 30 February counts as a date.
 
-        CosId drops as many characters as pattern and delimiter have, without a check.
+        CosId drops as many characters as pattern and delimiter have, without checking them.
         """
         found = self._form.match(text_of(text))
         if found is None:
-            expected = f"a text that starts with a date as {self.pattern!r} and {self.delimiter!r}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must be a date as {self.pattern!r}, {self.delimiter!r} and an id"
+            raise InvalidIdError("id", text, rule)
         return self.inner.as_int(text[found.end() :])
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind, pattern and the converter inside; CosId has no delimiter here."""
+        """Return kind, pattern and the inner converter; CosId has no delimiter here."""
         return {
             "kind": type(self).__name__,
             "pattern": self.pattern,
@@ -337,11 +336,12 @@ def _form_of(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPrefix:
-    """Where `compose` writes the group.  CosId's ``converter.group-prefix``.
+    """Where `compose` puts the group.  CosId's ``converter.group-prefix``.
 
     Attributes:
         delimiter: the text between group and id.
-        before_prefix: whether it is wrapped before the fixed prefix is, and so stands behind it.
+        before_prefix: whether it is wrapped before the fixed prefix, and therefore comes after it
+            in the text.
     """
 
     delimiter: str = "-"
@@ -355,13 +355,14 @@ class GroupPrefix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatePrefix:
-    """Where `compose` writes the date.  CosId's ``converter.date-prefix``.
+    """Where `compose` puts the date.  CosId's ``converter.date-prefix``.
 
     Attributes:
-        zone: whose date is written: a tzinfo or a name.
-        pattern: a date pattern of Java.
+        zone: the time zone of the date: a tzinfo or a name.
+        pattern: a Java date pattern.
         delimiter: the text between date and id.
-        before_prefix: whether it is wrapped before the fixed prefix is, and so stands behind it.
+        before_prefix: whether it is wrapped before the fixed prefix, and therefore comes after it
+            in the text.
     """
 
     zone: tzinfo | str
@@ -370,7 +371,7 @@ class DatePrefix:
     before_prefix: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings; pattern and zone are read by `compose`."""
+        """Check the settings; `compose` reads pattern and zone."""
         check_affix("delimiter", self.delimiter)
         check_flag("before_prefix", self.before_prefix)
 
@@ -383,17 +384,17 @@ def compose(
     group_prefix: GroupPrefix | None = None,
     date_prefix: DatePrefix | None = None,
 ) -> IdConverter:
-    """Wrap a converter as CosId's settings do: its IdConverterDecorator.
+    """Wrap a converter as CosId's settings do, like CosId's IdConverterDecorator.
 
-    By default the text reads prefix, date, group, id, suffix; a group or date that is not
-    ``before_prefix`` stands before the prefix, the date first.
+    By default the order is prefix, date, group, id, suffix; a group or date that is not
+    ``before_prefix`` comes before the prefix, with the date first.
 
     Args:
-        base: writes the number.
-        prefix: a fixed text in front; none if empty.
-        suffix: a fixed text at the end; none if empty.
-        group_prefix: the group of a `GroupedId`, if asked for.
-        date_prefix: the date of the conversion, if asked for.
+        base: formats the number.
+        prefix: a fixed text at the beginning; may be empty.
+        suffix: a fixed text at the end; may be empty.
+        group_prefix: the group of a `GroupedId`; None to leave it out.
+        date_prefix: the date of the conversion; None to leave it out.
 
     Raises:
         InvalidArgumentError: an argument has the wrong type, or the pattern or zone is unknown.

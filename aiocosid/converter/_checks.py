@@ -14,14 +14,14 @@ __all__ = ("are_plain", "check_affix", "check_converter", "check_flag", "check_i
 
 
 def check_id(new_id: object, *, at_most: int = MAX_ID, remedy: str = "") -> None:
-    """Raise unless it is an id from 0 to a limit; ``remedy`` names a converter for higher ones."""
-    # bool is an int to isinstance; an id it is not.
+    """Raise unless it is an id from 0 to a limit; ``remedy`` names a converter for higher ids."""
+    # isinstance accepts a bool as an int, but a bool is not an id.
     if isinstance(new_id, int) and not isinstance(new_id, bool) and 0 <= new_id <= at_most:
         return
-    expected = f"an integer from 0 to {at_most}"
+    rule = f"must be an integer from 0 to {at_most}"
     if remedy and isinstance(new_id, int) and at_most < new_id <= MAX_ID:
-        expected += f"; {remedy}"
-    raise InvalidIdError("id", new_id, expected=expected)
+        rule += f": {remedy}"
+    raise InvalidIdError("id", new_id, rule)
 
 
 def are_plain(ids: Sequence[int], *, at_most: int = MAX_ID) -> bool:
@@ -32,23 +32,23 @@ def are_plain(ids: Sequence[int], *, at_most: int = MAX_ID) -> bool:
 def text_of(text: object) -> str:
     """Return the argument; raise unless it is a text."""
     if not isinstance(text, str):
-        raise InvalidIdError("id", text, expected="a text")
+        raise InvalidIdError("id", text, "must be a text")
     return text
 
 
 def check_converter(inner: object, argument: str = "inner") -> None:
     """Raise unless it is a converter."""
     if not isinstance(inner, IdConverter):
-        raise InvalidArgumentError(argument, inner, expected="an IdConverter")
+        raise InvalidArgumentError(argument, inner, "must be an IdConverter")
 
 
 def check_affix(argument: str, value: object) -> None:
     """Raise unless it is a text; it may be empty."""
     if not isinstance(value, str):
-        raise InvalidArgumentError(argument, value, expected="a text")
+        raise InvalidArgumentError(argument, value, "must be a text")
 
 
 def check_flag(argument: str, value: object) -> None:
     """Raise unless it is True or False."""
     if not isinstance(value, bool):
-        raise InvalidArgumentError(argument, value, expected="True or False")
+        raise InvalidArgumentError(argument, value, "must be True or False")

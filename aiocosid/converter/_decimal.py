@@ -1,4 +1,4 @@
-"""Decimal texts.  Pure."""
+"""Decimal texts.  No I/O."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ WIDEST: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class ToStringIdConverter(IdConverter):
-    """Writes ids in decimal, with zeros in front if asked for.  CosId's ToStringIdConverter.
+    """Formats ids in decimal, optionally with leading zeros.  CosId's ToStringIdConverter.
 
     An id with more digits than ``char_size`` is written in full.  Texts are read with or without
-    the zeros.  Negative numbers, which no generator makes, have a text unless zeros would precede
+    the zeros.  Negative numbers, which no generator issues, have a text unless zeros would precede
     the sign.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``; texts of up to that many digits
             then sort like ids.
-        char_size: characters to fill up to, 0 to 255; without padding also CosId's -1, for none.
+        char_size: the length up to which zeros are added, 0 to 255; without padding also CosId's
+            -1, meaning none.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -53,22 +54,22 @@ class ToStringIdConverter(IdConverter):
         return text.rjust(self.char_size, "0") if self.pad_start else text
 
     def convert_many(self, ids: Iterable[int], /) -> list[str]:
-        """Return the texts of many ids; faster for each than `as_str`."""
+        """Return the texts of many ids; faster per id than `as_str`."""
         ids = list(ids)
         if not are_plain(ids):
-            return list(map(self.as_str, ids))  # it names the first one that is wrong
+            return list(map(self.as_str, ids))  # its error names the first wrong id
         if not self.pad_start:
             return list(map(str, ids))
         width = self.char_size
         return [str(each).rjust(width, "0") for each in ids]
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a text of decimal digits; CosId reads ``+1`` and full-width ones too."""
+        """Return the id of a decimal text; CosId also reads ``+1`` and full-width digits."""
         found = DECIMAL.fullmatch(text_of(text))
         number = int(found[1] + found[2]) if found else 0
         if found is None or not -MAX_ID - 1 <= number <= MAX_ID or (number == 0 and found[1]):
-            expected = f"the decimal digits of a number of at most {MAX_ID}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must be the decimal digits of a number up to {MAX_ID}"
+            raise InvalidIdError("id", text, rule)
         if number < 0:
             self._check(number)
         return number

@@ -1,7 +1,8 @@
-"""Ids in other systems' formats: ULID, UUID, TypeID and Sqids.  Pure.
+"""Ids in other systems' formats: ULID, UUID, TypeID and Sqids.  No I/O.
 
-ULID, UUID and TypeID have 128 bits: 48 of time in milliseconds, and random ones.  An id of 63 bits
-takes the place of the random ones.  The time is the id's own, by the layout of a Snowflake, or 0.
+ULID, UUID and TypeID have 128 bits: 48 bits of time in milliseconds, and random bits.  Here an id
+of 63 bits replaces the random bits.  The time is the id's own, according to the layout of a
+Snowflake, or 0.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ __all__ = ("SqidsConverter", "TypeIdConverter", "UlidConverter", "UuidConverter"
 
 TIME_SHIFT: Final = 80  # bits below the time, in all three formats
 LAST_MS: Final = 2**48 - 1
-VARIANT: Final = 0b10 << 62  # of RFC 9562, section 4.1
+VARIANT: Final = 0b10 << 62  # RFC 9562, section 4.1
 VERSIONS: Final = {7: 7 << 76, 8: 8 << 76}
-LOW_BITS: Final = 62  # of a UUID, behind the variant
-MOST_READ: Final = 255  # characters
+LOW_BITS: Final = 62  # bits of a UUID after the variant
+MOST_READ: Final = 255  # maximum characters of a text
 
 
 @dataclass(frozen=True, slots=True)
 class _Timed(IdConverter):
-    """A format with a time; a subclass puts time and id together.
+    """A format with a time; a subclass combines time and id.
 
     Attributes:
-        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+        layout: the layout of Snowflakes, to show their time; None for ids without a time.
     """
 
     layout: SnowflakeLayout | None = None
@@ -43,8 +44,8 @@ class _Timed(IdConverter):
     def __post_init__(self) -> None:
         """Check the layout."""
         if self.layout is not None and not hasattr(self.layout, "ms_of"):
-            expected = "the SnowflakeLayout of the ids, as COSID_MS, or None for ids without a time"
-            raise InvalidArgumentError("layout", self.layout, expected=expected)
+            rule = "must be a SnowflakeLayout, such as COSID_MS, or None for ids without a time"
+            raise InvalidArgumentError("layout", self.layout, rule)
 
     def as_tree(self) -> dict[str, object]:
         """Return kind and layout."""
@@ -55,7 +56,7 @@ class _Timed(IdConverter):
         """Return the time of an id, in milliseconds since 1970; 0 without a layout.
 
         Raises:
-            InvalidIdError: it is no id of the layout, or of a time that 48 bits do not hold.
+            InvalidIdError: the number is not an id of the layout, or its time does not fit 48 bits.
         """
         layout = self.layout
         if layout is None:
@@ -64,25 +65,25 @@ class _Timed(IdConverter):
         check_id(new_id, at_most=layout.max_id, remedy="higher ones are not of this layout")
         time_ms = layout.ms_of(new_id >> (layout.machine_bits + layout.sequence_bits))
         if time_ms > LAST_MS:
-            raise InvalidIdError("id", new_id, expected="of a time before the year 10890")
+            raise InvalidIdError("id", new_id, "must have a time before the year 10890")
         return time_ms
 
     def _refusal(self, text: object, kind: str) -> InvalidIdError:
         timed = "with the time of the id in it" if self.layout is not None else "without a time"
-        expected = f"{kind} that this converter has written: the id {timed}, and no random bits"
-        return InvalidIdError("id", text, expected=expected)
+        rule = f"must be {kind} that this converter has written, {timed} and without random bits"
+        return InvalidIdError("id", text, rule)
 
 
 @dataclass(frozen=True, slots=True)
 class UlidConverter(_Timed):
     """Writes ids as ULIDs: ``01KF3CHCA00000P8W9E1800401``.  Requires the ``formats`` extra.
 
-    A ULID shows the time of a Snowflake if its layout is given, else 1970.  Texts sort like ids,
-    and small letters are read as well.  A ULID that was made elsewhere holds 80 random bits, and so
-    no id: it is refused.
+    A ULID shows the time of a Snowflake if its layout is given, otherwise 1970.  Texts sort like
+    ids, and lower-case letters can be read too.  A ULID from elsewhere is refused, because it holds
+    80 random bits and no id.
 
     Attributes:
-        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+        layout: the layout of Snowflakes, to show their time; None for ids without a time.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -90,7 +91,7 @@ class UlidConverter(_Timed):
     _ulid: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check layout and library."""
+        """Check the layout and the library."""
         _Timed.__post_init__(self)
         object.__setattr__(self, "_ulid", _library("ulid", "python-ulid").ULID)
 
@@ -103,7 +104,7 @@ class UlidConverter(_Timed):
         return str(self._ulid(number.to_bytes(16, "big")))
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a ULID that `as_str` has written."""
+        """Return the id of a ULID that `as_str` wrote."""
         read = text_of(text).upper()
         try:
             number = int.from_bytes(self._ulid.from_str(read).bytes, "big")
@@ -119,13 +120,13 @@ class UlidConverter(_Timed):
 class UuidConverter(_Timed):
     """Writes ids as UUIDs of RFC 9562: ``019bc6c8-b140-7000-8b23-897050001001``.
 
-    With the layout of a Snowflake it is a UUID of version 7, which shows the id's time.  Without,
-    it is of version 8, which RFC 9562 keeps for formats of one's own: version 7 would show 1970.
-    They sort like ids.  A UUID that was made elsewhere holds random bits, and so no id: it is
-    refused.
+    With the layout of a Snowflake it is a UUID of version 7, which shows the id's time.  Without a
+    layout it has version 8, which RFC 9562 reserves for custom formats, because version 7 would
+    show 1970.  The UUIDs sort like ids.  A UUID from elsewhere is refused, because it holds random
+    bits and no id.
 
     Attributes:
-        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+        layout: the layout of Snowflakes, to show their time; None for ids without a time.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -138,10 +139,10 @@ class UuidConverter(_Timed):
         return UUID(int=time_ms << TIME_SHIFT | version | high << 64 | VARIANT | low)
 
     def from_uuid(self, uuid: UUID, /) -> int:
-        """Return the id of a UUID that `as_uuid` has made.
+        """Return the id of a UUID that `as_uuid` created.
 
         Raises:
-            InvalidIdError: it was made elsewhere.
+            InvalidIdError: the UUID was created elsewhere.
         """
         if isinstance(uuid, UUID):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
             try:
@@ -156,7 +157,7 @@ class UuidConverter(_Timed):
         return str(self.as_uuid(new_id))
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a UUID with its hyphens, in small or capital letters."""
+        """Return the id of a UUID with its hyphens, in lower or upper case."""
         try:
             uuid = UUID(text_of(text))
             if str(uuid) == text.lower():
@@ -170,12 +171,12 @@ class UuidConverter(_Timed):
 class TypeIdConverter(IdConverter):
     """Writes ids as TypeIDs: ``order_01kf3chca0e008p8w9e1800401``.  Requires the ``formats`` extra.
 
-    A TypeID is a prefix and a UUID, here that of a `UuidConverter`: the same rules apply.  Texts of
-    a prefix sort like ids.
+    A TypeID is a prefix and a UUID, here from a `UuidConverter`, so the same rules apply.  Texts
+    with one prefix sort like ids.
 
     Attributes:
-        prefix: 1 to 63 of the letters a to z, with underscores between them; or empty.
-        layout: of the Snowflakes whose time is shown; None for ids that have no time.
+        prefix: 1 to 63 letters from a to z, with underscores between them; or empty.
+        layout: the layout of Snowflakes, to show their time; None for ids without a time.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -200,15 +201,16 @@ class TypeIdConverter(IdConverter):
         return str(self._typeid.from_uuid(self._uuids.as_uuid(new_id), self.prefix or None))
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a TypeID with the prefix that `as_str` has written."""
+        """Return the id of a TypeID with the prefix that `as_str` wrote."""
         head = f"{self.prefix}_" if self.prefix else ""
         if not text_of(text).startswith(head):
-            raise InvalidIdError("id", text, expected=f"a text that starts with {head!r}")
+            raise InvalidIdError("id", text, f"must be a text that starts with {head!r}")
         try:
-            typeid = self._typeid(suffix=text[len(head) :])  # without one it makes another
+            # Without a suffix it would create a new one.
+            typeid = self._typeid(suffix=text[len(head) :])
             if self.as_str(new_id := _id_in(int(typeid.uuid.int))) == text:
                 return new_id
-        except Exception:  # noqa: BLE001, S110 - the library's own, which have no common base
+        except Exception:  # noqa: BLE001, S110 - the library's errors have no common base
             pass
         raise self._uuids._refusal(text, "a TypeID")
 
@@ -221,14 +223,15 @@ class TypeIdConverter(IdConverter):
 class SqidsConverter(IdConverter):
     """Writes ids as Sqids: ``k7Yesb27QQb``.  Requires the ``formats`` extra.
 
-    The texts are those of every library of https://sqids.org with the same settings.  They do not
-    sort like ids, and they hide nothing: anybody can find the alphabet out.  `OpaqueIdConverter`
-    hides ids.
+    The texts are the same as from any https://sqids.org library with the same settings.  They do
+    not sort like ids, and they hide nothing, because anyone can find out the alphabet.
+    `OpaqueIdConverter` hides ids.
 
     Attributes:
-        alphabet: 3 or more different characters of ASCII; empty for that of Sqids.
-        min_length: the least characters that a text has, 0 to 255.
-        blocklist: words that no text contains, of 3 characters and more; None for those of Sqids.
+        alphabet: 3 or more different ASCII characters; empty for Sqids's own alphabet.
+        min_length: the minimum characters of a text, 0 to 255.
+        blocklist: words of 3 or more characters that no text may contain; None for Sqids's own
+            list.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -249,9 +252,9 @@ class SqidsConverter(IdConverter):
         try:
             sqids = _library("sqids", "sqids").Sqids(**options)
         except (ValueError, TypeError, AttributeError) as error:
-            expected = f"3 or more different characters of ASCII, and words: {error}"
+            rule = f"must be three or more different ASCII characters, and words: {error}"
             given = (self.alphabet, self.blocklist)
-            raise InvalidArgumentError("alphabet, blocklist", given, expected=expected) from error
+            raise InvalidArgumentError("alphabet, blocklist", given, rule) from error
         object.__setattr__(self, "_sqids", sqids)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -262,17 +265,17 @@ class SqidsConverter(IdConverter):
         check_id(new_id)
         try:
             text: str = self._sqids.encode([new_id])
-        except ValueError as error:  # all that it tried are on the blocklist
-            raise InvalidIdError("id", new_id, expected=f"one with a text: {error}") from error
+        except ValueError as error:  # all attempts are on the blocklist
+            raise InvalidIdError("id", new_id, f"has no text: {error}") from error
         return text
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a Sqid, as `as_str` writes it."""
+        """Return the id of a Sqid that `as_str` wrote."""
         if len(text_of(text)) <= MOST_READ:
             numbers: list[int] = self._sqids.decode(text)
             if len(numbers) == 1 and numbers[0] <= MAX_ID and self.as_str(numbers[0]) == text:
                 return numbers[0]
-        raise InvalidIdError("id", text, expected="the Sqid of one id, by the same settings")
+        raise InvalidIdError("id", text, "must be the Sqid of one id, by the same settings")
 
     def as_tree(self) -> dict[str, object]:
         """Return kind and settings."""
@@ -284,12 +287,12 @@ class SqidsConverter(IdConverter):
 
 
 def _id_in(uuid: int) -> int:
-    """Return what lies where a `UuidConverter` puts the id."""
+    """Return the bits in which a `UuidConverter` stores the id."""
     return (uuid >> 64 & 0xFFF) << LOW_BITS | uuid & ((1 << LOW_BITS) - 1)
 
 
 def _reduced(converter: UlidConverter | TypeIdConverter | SqidsConverter) -> tuple[object, ...]:
-    """Leave what is made of the settings out of a pickle."""
+    """Leave objects derived from the settings out of a pickle."""
     settings = (each.name for each in fields(converter) if each.init)
     return type(converter), tuple(getattr(converter, each) for each in settings)
 

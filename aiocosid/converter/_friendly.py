@@ -1,4 +1,4 @@
-"""Snowflake ids and sharded ids as people read them.  Pure."""
+"""Snowflake ids and sharded ids in a form for people.  No I/O."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ("ShardedTextConverter", "SnowflakeFriendlyIdConverter")
 class SnowflakeFriendlyIdConverter(IdConverter):
     """Writes ``20211228202301948-0-0``.  CosId's SnowflakeFriendlyIdConverter.
 
-    An id whose local time occurs twice, when clocks are put back, has no text: use UTC or a fixed
+    An id whose local time occurs twice, when clocks are put back, has no text; use UTC or a fixed
     offset to have texts for all ids.
 
     Attributes:
-        text: layout, zone and padding; with padding, texts sort like ids in a zone that keeps one
+        text: layout, zone and padding; with padding, texts sort like ids in a zone with a fixed
             offset.
     """
 
@@ -33,8 +33,8 @@ class SnowflakeFriendlyIdConverter(IdConverter):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        expected = "a FriendlyText, as FriendlyText(COSID_MS, zone='UTC')"
-        _check_has("text", self.text, "as_text", expected)
+        rule = "must be a FriendlyText, such as FriendlyText(COSID_MS, zone='UTC')"
+        _check_has("text", self.text, "as_text", rule)
 
     def as_str(self, new_id: int, /) -> str:
         """Return the text of an id of the layout."""
@@ -55,20 +55,21 @@ class SnowflakeFriendlyIdConverter(IdConverter):
         }
 
 
-def _check_has(argument: str, value: object, method: str, expected: str) -> None:
-    """Raise unless it is an object with a method; the Snowflake generators are not imported."""
+def _check_has(argument: str, value: object, method: str, rule: str) -> None:
+    """Raise unless it is an object with a method, without importing the Snowflake generators."""
     if isinstance(value, type) or not hasattr(value, method):
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, rule)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardedTextConverter(IdConverter):
     """Writes ``202311150613200000420007``: local time, sequence and sharding id of a sharded id.
 
-    The texts are those of `ShardedId.next_str`.  They sort by second, and within one by sequence.
+    The texts are those of `ShardedId.next_str`.  They sort by second, and within a second by
+    sequence.
 
     Attributes:
-        layout: of the ids, with the zone of the time.
+        layout: the layout of the ids, with the zone of the time.
         prefix: a text before the digits.
     """
 
@@ -79,7 +80,7 @@ class ShardedTextConverter(IdConverter):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        _check_has("layout", self.layout, "compose_text", "a ShardedLayout")
+        _check_has("layout", self.layout, "compose_text", "must be a ShardedLayout")
         check_affix("prefix", self.prefix)
 
     def as_str(self, new_id: int, /) -> str:
@@ -87,8 +88,8 @@ class ShardedTextConverter(IdConverter):
         parts = self.layout.parse(new_id)
         try:
             return self.layout.compose_text(*parts, prefix=self.prefix)
-        except InvalidArgumentError as error:  # a year that has no four digits
-            raise InvalidIdError("id", new_id, expected=f"of a second {error.expected}") from None
+        except InvalidArgumentError as error:  # a year without four digits
+            raise InvalidIdError("id", new_id, f"has a second that {error.rule}") from None
 
     def as_int(self, text: str, /) -> int:
         """Return the id of a text."""

@@ -28,18 +28,19 @@ BITS: Final = 63
 KEY_SIZES: Final = (16, 24, 32)
 HEX_KEY: Final = re.compile(r"(?:[0-9A-Fa-f]{16}){2,4}")
 KEY: Final = "16, 24 or 32 random bytes, as secrets.token_bytes(32) makes them"
+_KEY_TEXT: Final = "hexadecimal digits or base64 of 16, 24 or 32 bytes"
 
 
 class OpaqueIdConverter(IdConverter):
-    """Writes ids so that they cannot be counted, guessed or put in order without the key.
+    """Formats ids so that they cannot be counted, guessed or put in order without the key.
 
-    Each id becomes another number of 63 bits, by FF1 of NIST SP 800-38G with AES, which a second
-    converter writes.  Equal ids have equal texts, and every text of the right form is the text of
-    some id, so a valid text proves no permission.  After a change of the key, old texts can only be
-    read with the old key.  The key is in no repr, error, tree or pickle.
+    FF1 of NIST SP 800-38G with AES maps each id to another 63-bit number, which a second converter
+    formats.  Equal ids have equal texts, and every text of the right form is the text of some id,
+    so a valid text proves no permission.  After a change of the key, old texts can be read only
+    with the old key.  The key never appears in a repr, error, tree or pickle.
 
     Attributes:
-        inner: writes and reads the changed numbers.
+        inner: formats and reads the mapped numbers.
     """
 
     __slots__ = ("_ff1", "_key", "inner")
@@ -51,11 +52,11 @@ class OpaqueIdConverter(IdConverter):
     inner: IdConverter
 
     def __init__(self, key: bytes, inner: IdConverter | None = None) -> None:
-        """Choose key and writing.
+        """Choose the key and the inner converter.
 
         Args:
             key: 16, 24 or 32 random secret bytes; use another key for each kind of id.
-            inner: has a text for every id; `Radix62IdConverter` by default.
+            inner: a converter that has a text for every id; `Radix62IdConverter` by default.
 
         Raises:
             InvalidArgumentError: the key has another length, or some id has no text.
@@ -67,8 +68,8 @@ class OpaqueIdConverter(IdConverter):
         try:
             inner.as_str(MAX_ID)
         except InvalidIdError as error:
-            expected = f"a converter with a text for every id: {error}"
-            raise InvalidArgumentError("inner", inner, expected=expected) from None
+            rule = f"must have a text for every id: {error}"
+            raise InvalidArgumentError("inner", inner, rule) from None
         put = super().__setattr__
         put("_ff1", Ff1(key, radix=2, length=BITS))
         put("_key", key)
@@ -76,14 +77,14 @@ class OpaqueIdConverter(IdConverter):
 
     @classmethod
     def from_text(cls, key: str, inner: IdConverter | None = None) -> Self:
-        """Make a converter from a key as settings hold it.
+        """Create a converter from a key in the form that settings use.
 
         Args:
             key: 32, 48 or 64 hexadecimal digits, or else base64 of 16, 24 or 32 bytes.
             inner: as above.
 
         Raises:
-            InvalidArgumentError: it is neither, or as above.
+            InvalidArgumentError: the key has neither form, or as above.
             MissingExtraError: cryptography is not installed.
         """
         return cls(_read_key(key), inner)
@@ -94,7 +95,7 @@ class OpaqueIdConverter(IdConverter):
         return self.inner.as_str(self._ff1.encrypt(new_id))
 
     def convert_many(self, ids: Iterable[int], /) -> list[str]:
-        """Return the texts of many ids; faster for each than `as_str`."""
+        """Return the texts of many ids; faster per id than `as_str`."""
         ids = list(ids)
         if not are_plain(ids):
             for each in ids:
@@ -108,19 +109,19 @@ class OpaqueIdConverter(IdConverter):
         return self._ff1.decrypt(number)
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind and the converter inside."""
+        """Return kind and the inner converter."""
         return {"kind": type(self).__name__, "actual": self.inner.as_tree()}
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a converter never changes."""
+        """Refuse, because a converter never changes."""
         raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def __delattr__(self, name: str) -> None:
-        """Refuse: a converter never changes."""
+        """Refuse, because a converter never changes."""
         raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Refuse: a pickle would hold the key."""
+        """Refuse, because a pickle would contain the key."""
         raise TypeError(f"{type(self).__name__} is not pickled: it holds a key")
 
     def __copy__(self) -> Self:
@@ -132,43 +133,42 @@ class OpaqueIdConverter(IdConverter):
         return self
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the other one writes the same texts."""
+        """Return whether the other converter writes the same texts."""
         if not isinstance(other, OpaqueIdConverter):
             return NotImplemented
         return other._key == self._key and other.inner == self.inner
 
     def __hash__(self) -> int:
-        """Hash by key and writing."""
+        """Hash by key and inner converter."""
         return hash((self._key, self.inner))
 
     def __repr__(self) -> str:
-        """Show the writing, and never the key."""
+        """Show the inner converter, and never the key."""
         return f"{type(self).__name__}(inner={self.inner!r})"
 
 
-# Errors never show the key: they are logged.
+# Errors never show the key, because they are logged.
 
 
 def _check_key(key: object) -> None:
     if not isinstance(key, bytes):
-        raise InvalidArgumentError("key", f"of the type {type(key).__name__}", expected=KEY)
+        raise InvalidArgumentError("key", type(key), f"must be {KEY}")
     if len(key) not in KEY_SIZES:
-        raise InvalidArgumentError("key", f"{len(key)} bytes", expected=KEY)
+        raise InvalidArgumentError("key", "...", f"has {len(key)} bytes; it must be {KEY}")
 
 
 def _read_key(text: object) -> bytes:
-    expected = "hexadecimal digits or base64 of 16, 24 or 32 bytes"
     if not isinstance(text, str):
-        raise InvalidArgumentError("key", f"of the type {type(text).__name__}", expected=expected)
+        raise InvalidArgumentError("key", type(text), f"must be {_KEY_TEXT}")
     if HEX_KEY.fullmatch(text):
         return bytes.fromhex(text)
     try:
         key = base64.b64decode(text, validate=True)
-    except ValueError:  # binascii.Error among them
+    except ValueError:  # including binascii.Error
         key = b""
     if len(key) not in KEY_SIZES:
-        what = f"a text of {len(text)} characters"
-        raise InvalidArgumentError("key", what, expected=expected)
+        rule = f"has {len(text)} characters; it must be {_KEY_TEXT}"
+        raise InvalidArgumentError("key", "...", rule)
     return key
 
 
@@ -176,9 +176,9 @@ ROUNDS: Final = 10
 BLOCK: Final = 16  # bytes of an AES block
 LANE: Final = 8  # bytes
 Aes: TypeAlias = "Callable[[bytes], bytes]"
-"""AES on whole blocks, each for itself."""
+"""AES on whole blocks, each independently."""
 
-MOST_BYTES: Final = 12  # of half a number: more need a second block a round
+MOST_BYTES: Final = 12  # of half a number; more would need a second block per round
 
 
 class Ff1:
@@ -212,7 +212,8 @@ class Ff1:
         head = bytes((1, 2, 1)) + radix.to_bytes(3, "big") + bytes((ROUNDS, left % 256))
         head += length.to_bytes(4, "big") + len(tweak).to_bytes(4, "big")
         fixed = tweak + bytes((-len(tweak) - size - 1) % BLOCK) + bytes(1 + size)
-        # CBC-MAC, up to the last block: only that one holds the round and the half number.
+        # CBC-MAC up to the last block, because only the last block holds the round and the half
+        # number.
         state = 0
         aes = self._cipher.encryptor().update
         *blocks, last = _blocks(head + fixed)
@@ -225,7 +226,7 @@ class Ff1:
         )
 
     def encrypt(self, number: int) -> int:
-        """Return the number that a number below ``radix ** length`` is mapped to."""
+        """Return the number to which a number below ``radix ** length`` is mapped."""
         a, b = divmod(number, self._half)
         aes = self._taken()
         for block, modulus in self._rounds:
@@ -234,12 +235,12 @@ class Ff1:
         return a * self._half + b
 
     def encrypt_many(self, numbers: Iterable[int]) -> list[int]:
-        """Do the same for many; with one call of AES a round if halves have at most 32 bits."""
+        """Do the same for many numbers; one AES call per round if halves have at most 32 bits."""
         if self._width != LANE:
             return list(map(self.encrypt, numbers))
         halves = [divmod(number, self._half) for number in numbers]
         left, right = [a for a, _ in halves], [b for _, b in halves]
-        blocks = Struct(f">{2 * len(halves)}Q")  # of two lanes each; the half number is in the last
+        blocks = Struct(f">{2 * len(halves)}Q")  # two lanes each, with the half number in the last
         mixes = Struct(">" + f"Q{LANE}x" * len(halves))
         aes = self._taken()
         for block, modulus in self._rounds:
@@ -265,10 +266,10 @@ class Ff1:
         return int.from_bytes(mixed[: self._width], "big")
 
     def _taken(self) -> Aes:
-        """Return a context of AES that no other call is using.
+        """Return an AES context that no other call is using.
 
         A context that encrypts 2 KiB or more releases the GIL, and fails if another thread uses it
-        then.
+        meanwhile.
         """
         try:
             return self._idle.pop()
@@ -281,10 +282,11 @@ def _blocks(data: bytes) -> list[int]:
 
 
 def _cipher(key: bytes) -> Cipher[ECB]:
-    """Return AES; its contexts keep nothing from one whole block to the next."""
+    """Return AES; its contexts keep no state between whole blocks."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise MissingExtraError("cryptography", extra="opaque") from error
-    # ECB is AES itself, the round function's own block cipher; no data is encrypted in this mode.
+    # ECB is plain AES, which the round function uses as its block cipher; no data is encrypted in
+    # this mode.
     return Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305

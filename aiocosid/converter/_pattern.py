@@ -1,4 +1,4 @@
-"""The texts that a converter writes, as a regular expression.  Pure."""
+"""A regular expression for the texts that a converter writes.  No I/O."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _DIGITS: Final[dict[int, str]] = {
     36: "[0-9A-Z]",
     62: "[0-9A-Za-z]",
 }
-"""The digits of a radix."""
-_SYNTAX: Final = re.compile(r"[\^$\\.*+?()[\]{}|/]")  # of ECMA-262; re.escape knows Python's only
+"""The digits of each radix."""
+_SYNTAX: Final = re.compile(r"[\^$\\.*+?()[\]{}|/]")  # ECMA-262's; re.escape knows only Python's
 
 
 def pattern_of(tree: dict[str, Any]) -> str | None:
-    """Return the pattern by what a converter says about itself; None if it says too little.
+    """Return the pattern from a converter's own description; None if that is not enough.
 
     Args:
-        tree: what `IdConverter.as_tree` returns.
+        tree: the result of `IdConverter.as_tree`.
     """
     match tree:
         case {"radix": radix, "charSize": size, "padStart": pad} if digits := _DIGITS.get(radix):

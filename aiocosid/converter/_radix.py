@@ -1,6 +1,6 @@
-"""Ids in base 62 and 36, and in Crockford's base 32.  Pure.
+"""Ids in base 62 and 36, and in Crockford's base 32.  No I/O.
 
-Digits are written two at a time, from a table of all pairs that is made once for each base.
+Digits are written in pairs, from a table of all pairs that is created once for each base.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = (
     "RadixIdConverter",
 )
 
-PAIRS = 7  # hold every id in radix 32 and above
-LOW = 4  # digits in which neighbouring ids differ
+PAIRS = 7  # enough for every id in radix 32 and above
+LOW = 4  # the low digits, in which neighbouring ids differ
 
 
 @cache
@@ -41,11 +41,11 @@ def _values_of(digits: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class RadixIdConverter(IdConverter):
-    """Writes ids with the digits of its class, of which there are 32 to 62.
+    """Formats ids with the digits of its class, of which there are 32 to 62.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``; then texts sort like ids.
-        char_size: the most characters that a text has.
+        char_size: the maximum characters of a text.
         max_id: the highest id that has a text.
     """
 
@@ -58,7 +58,7 @@ class RadixIdConverter(IdConverter):
     _pairs: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the settings, and make the table."""
+        """Check the settings, and create the table."""
         check_flag("pad_start", self.pad_start)
         check_integer("char_size", self.char_size, at_least=1, at_most=self.most)
         max_id = min(len(self.digits) ** self.char_size - 1, MAX_ID)
@@ -86,15 +86,15 @@ class RadixIdConverter(IdConverter):
         return text[-self.char_size :] if self.pad_start else text.lstrip("0") or "0"
 
     def convert_many(self, ids: Iterable[int], /) -> list[str]:
-        """Return the texts of many ids; faster for each than `as_str`."""
+        """Return the texts of many ids; faster per id than `as_str`."""
         ids = list(ids)
         if self.char_size < LOW or not are_plain(ids, at_most=self.max_id):
-            return list(map(self.as_str, ids))  # it names the first one that is wrong
+            return list(map(self.as_str, ids))  # its error names the first wrong id
         texts = self._written(ids)
         return texts if self.pad_start else [text.lstrip("0") or "0" for text in texts]
 
     def _written(self, ids: list[int]) -> list[str]:
-        """Return texts of at least `LOW` digits, padded; neighbours share their upper digits."""
+        """Return padded texts of at least `LOW` digits; neighbours share their upper digits."""
         pairs = self._pairs
         square = len(pairs)
         fourth = square * square
@@ -124,7 +124,7 @@ class RadixIdConverter(IdConverter):
                 number = number * radix + values[digit]
         except KeyError:
             raise self._refusal(text) from None
-        if number > self.max_id:  # more than int64 holds
+        if number > self.max_id:  # more than int64 can hold
             raise self._refusal(text)
         return number
 
@@ -143,24 +143,24 @@ class RadixIdConverter(IdConverter):
         check_id(new_id, at_most=self.max_id, remedy=remedy)
 
     def _refusal(self, text: str) -> InvalidIdError:
-        expected = (
-            f"a text of 1 to {self.char_size} of the digits {self.digits}, "
-            f"and an id of at most {self.max_id}"
+        rule = (
+            f"must be 1 to {self.char_size} of the digits {self.digits}, for an id of at most "
+            f"{self.max_id}"
         )
-        return InvalidIdError("id", text, expected=expected)
+        return InvalidIdError("id", text, rule)
 
 
 @dataclass(frozen=True, slots=True)
 class Radix62IdConverter(RadixIdConverter):
-    """Writes ids with ``0-9A-Za-z``: 11 characters hold every id.  CosId's Radix62IdConverter.
+    """Formats ids with ``0-9A-Za-z``: 11 characters fit every id.  CosId's Radix62IdConverter.
 
-    Padded texts sort like ids, by the order of ASCII; a database's collation may have another.
-    Texts without padding are read as well.
+    Padded texts sort like ids in ASCII order; a database's collation may have another order.  Texts
+    without padding can be read too.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``.
-        char_size: the most characters that a text has, 1 to 11.
-        max_id: the highest id that has a text: 62 to the power of ``char_size`` less 1, or 2^63-1.
+        char_size: the maximum characters of a text, 1 to 11.
+        max_id: the highest id that has a text: ``62**char_size - 1``, at most 2^63-1.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -172,14 +172,14 @@ class Radix62IdConverter(RadixIdConverter):
 
 @dataclass(frozen=True, slots=True)
 class Radix36IdConverter(RadixIdConverter):
-    """Writes ids with ``0-9A-Z``: 13 characters hold every id.  CosId's Radix36IdConverter.
+    """Formats ids with ``0-9A-Z``: 13 characters fit every id.  CosId's Radix36IdConverter.
 
-    Padded texts sort like ids.  Texts without padding are read as well, small letters are not.
+    Padded texts sort like ids.  Texts without padding can be read too; lower-case letters cannot.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``.
-        char_size: the most characters that a text has, 1 to 13.
-        max_id: the highest id that has a text: 36 to the power of ``char_size`` less 1, or 2^63-1.
+        char_size: the maximum characters of a text, 1 to 13.
+        max_id: the highest id that has a text: ``36**char_size - 1``, at most 2^63-1.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -194,13 +194,13 @@ DIGITS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 CHECKS: Final = f"{DIGITS}*~$=U"
 """The check symbols, by the remainder of a division by 37."""
 
-MOST_READ: Final = 64  # characters, hyphens among them
+MOST_READ: Final = 64  # maximum characters, including hyphens
 AS_WRITTEN: Final = str.maketrans("ILO", "110", "-")
 
 
 @dataclass(frozen=True, slots=True)
 class _Radix32(RadixIdConverter):
-    """The digits alone."""
+    """The digits without a check symbol."""
 
     digits: ClassVar[str] = DIGITS
     most: ClassVar[int] = 13
@@ -210,19 +210,19 @@ class _Radix32(RadixIdConverter):
 class CrockfordIdConverter(IdConverter):
     """Writes ids in Crockford's base 32 with a check symbol: ``000000000016JD``.
 
-    Without the symbol the texts are those of a TSID, and in small letters as well those of a
-    `TypedId` behind its prefix.
+    Without the symbol the texts are those of a TSID; in lower case they are also those of a
+    `TypedId` after its prefix.
 
     The symbol detects every wrong digit, and every swap of two neighbouring digits.  Padded texts
-    sort like ids.  Reading accepts small letters, takes I and L for 1 and O for 0, skips hyphens,
-    and allows missing zeros at the front.  A hyphen in the place of a digit counts as a missing
-    digit, which the symbol does not always detect.
+    sort like ids.  Reading accepts lower case, takes I and L for 1 and O for 0, skips hyphens, and
+    allows missing zeros at the front.  A hyphen in place of a digit counts as a missing digit,
+    which the symbol does not always detect.
 
     Attributes:
         pad_start: whether zeros fill a text up to ``char_size``.
-        char_size: the most digits that a text has, 1 to 13, not counting the check symbol.
-        check: whether a check symbol follows; a text without it is then not read.
-        lower_case: whether texts have small letters; both are read.
+        char_size: the maximum digits of a text, 1 to 13, not counting the check symbol.
+        check: whether a check symbol follows; texts without it are then refused.
+        lower_case: whether texts are in lower case; both cases can be read.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -241,7 +241,7 @@ class CrockfordIdConverter(IdConverter):
 
     @property
     def max_id(self) -> int:
-        """The highest id that has a text: 32 to the power of ``char_size`` less 1, or 2^63-1."""
+        """The highest id that has a text: ``32**char_size - 1``, at most 2^63-1."""
         return self._plain.max_id
 
     def as_str(self, new_id: int, /) -> str:
@@ -252,7 +252,7 @@ class CrockfordIdConverter(IdConverter):
         return text.lower() if self.lower_case else text
 
     def convert_many(self, ids: Iterable[int], /) -> list[str]:
-        """Return the texts of many ids; faster for each than `as_str`."""
+        """Return the texts of many ids; faster per id than `as_str`."""
         ids = list(ids)
         texts = self._plain.convert_many(ids)
         if self.check:
@@ -262,7 +262,7 @@ class CrockfordIdConverter(IdConverter):
         return [text.lower() for text in texts] if self.lower_case else texts
 
     def as_int(self, text: str, /) -> int:
-        """Return the id of a text, as `as_str` or as people write it."""
+        """Return the id of a text in the form of `as_str`, or as people write it."""
         if len(text_of(text)) > MOST_READ or not text.isascii():
             raise self._refusal(text)
         read = text.upper().translate(AS_WRITTEN)
@@ -272,8 +272,8 @@ class CrockfordIdConverter(IdConverter):
         except InvalidIdError:
             raise self._refusal(text) from None
         if self.check and CHECKS[number % len(CHECKS)] != symbol:
-            expected = "free of typing errors: its last character, the check symbol, does not fit"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = "has a typing error: its last character, the check symbol, does not fit"
+            raise InvalidIdError("id", text, rule)
         return number
 
     def as_tree(self) -> dict[str, object]:
@@ -283,8 +283,8 @@ class CrockfordIdConverter(IdConverter):
 
     def _refusal(self, text: str) -> InvalidIdError:
         symbol = " and a check symbol" if self.check else ""
-        expected = (
-            f"a text of 1 to {self.char_size} of the digits {DIGITS}{symbol}, "
-            f"and an id of at most {self.max_id}"
+        rule = (
+            f"must be 1 to {self.char_size} of the digits {DIGITS}{symbol}, for an id of at most "
+            f"{self.max_id}"
         )
-        return InvalidIdError("id", text, expected=expected)
+        return InvalidIdError("id", text, rule)

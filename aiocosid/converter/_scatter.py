@@ -1,4 +1,4 @@
-"""Ids spread over the whole range of numbers, for stores that split by key range.  Pure."""
+"""Ids spread over the whole range of numbers, for stores that split by key range.  No I/O."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from ._checks import check_id, text_of
 __all__ = ("ScatterIdConverter",)
 
 BITS: Final = 63
-DIGITS: Final = 19  # of 2^63 - 1
-GOLDEN: Final = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: Knuth's multiplicative hash
+DIGITS: Final = 19  # digits of 2^63 - 1
+GOLDEN: Final = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: Knuth's multiplicative hash
 WORD: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ScatterIdConverter(IdConverter):
-    """Maps each id to another number of 63 bits, so that neighbours lie far apart, and back.
+    """Maps each id to another 63-bit number and back, so that neighbours are far apart.
 
-    A store that splits its tables by ranges of keys (Spanner, TiDB, CockroachDB, HBase) writes
-    rising ids to its last range alone.  Scattered numbers go to all ranges.  They do not rise: an
-    ``ORDER BY`` of the key is no order in time any more.
+    A store that splits its tables by key ranges (Spanner, TiDB, CockroachDB, HBase) writes rising
+    ids only to its last range.  Scattered numbers go to all ranges.  They do not rise, so ``ORDER
+    BY`` the key no longer sorts by time.
 
     Attributes:
-        shard_bits: how many bits stand in front, 1 to 16, so that ids go to ``2**shard_bits``
-            ranges and rise within each; even for Snowflakes at a low load, whose last bits hardly
-            change.  0 reverses all bits, as Spanner's ``bit_reversed_positive``; for counters.
+        shard_bits: the number of leading bits that select a range, 1 to 16: ids go to
+            ``2**shard_bits`` ranges and rise within each, even for Snowflakes at a low load, whose
+            last bits hardly change.  0 reverses all bits, like Spanner's ``bit_reversed_positive``,
+            for counters.
     """
 
     is_timeless: ClassVar[bool] = True
@@ -41,10 +42,10 @@ class ScatterIdConverter(IdConverter):
         check_integer("shard_bits", self.shard_bits, at_least=0, at_most=16)
 
     def scatter(self, new_id: int) -> int:
-        """Return the number of an id, 0 to 2^63-1; two ids never have the same one.
+        """Return the number of an id, 0 to 2^63-1; two ids never have the same number.
 
         Raises:
-            InvalidIdError: it is no id.
+            InvalidIdError: the argument is not an id.
         """
         check_id(new_id)
         if not self.shard_bits:
@@ -56,7 +57,7 @@ class ScatterIdConverter(IdConverter):
         """Return the id of a scattered number.
 
         Raises:
-            InvalidIdError: it is none.
+            InvalidIdError: the argument is not a scattered number.
         """
         check_id(number)
         if not self.shard_bits:
@@ -76,10 +77,10 @@ class ScatterIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text of 19 digits."""
         if not (len(text_of(text)) == DIGITS and text.isdecimal() and text.isascii()):
-            raise InvalidIdError("id", text, expected=f"{DIGITS} digits")
+            raise InvalidIdError("id", text, f"must be {DIGITS} digits")
         number = int(text)
         if number > MAX_ID:
-            raise InvalidIdError("id", text, expected=f"at most {MAX_ID}")
+            raise InvalidIdError("id", text, f"must be at most {MAX_ID}")
         return self.gather(number)
 
     def as_tree(self) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""Ids that are text wherever a program shows them, and 64 bits where it stores them.  Pure.
+"""Ids that are text where a program shows them, and 64 bits where it stores them.  No I/O.
 
-They are a `str`, not an `int`: whatever writes JSON writes an `int` as a number, a subclass of it
-too, and JavaScript rounds numbers above 2^53.
+They are a `str` and not an `int`, because JSON writers write an `int`, and any subclass, as a
+number, and JavaScript rounds numbers above 2^53.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ if TYPE_CHECKING:
 __all__ = ("Int64Text", "TypedId", "check_prefix")
 
 _PREFIX: Final = re.compile("[a-z](?:[a-z_]{0,61}[a-z])?")  # TypeID's
-_PREFIX_RULE: Final = "1 to 63 of the letters a to z, with underscores between them, as TypeID's"
+_PREFIX_RULE: Final = "must be 1 to 63 letters from a to z, with underscores only between them"
 _DIGIT: Final = f"[{DIGITS.lower()}]"
 _EXAMPLE: Final = 42
 _INNER: Final = CrockfordIdConverter(check=False, lower_case=True)
 
 
 def check_prefix(prefix: object) -> None:
-    """Raise `InvalidArgumentError` unless TypeID allows such a prefix."""
+    """Raise `InvalidArgumentError` unless TypeID allows this prefix."""
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-        raise InvalidArgumentError("prefix", prefix, expected=_PREFIX_RULE)
+        raise InvalidArgumentError("prefix", prefix, _PREFIX_RULE)
 
 
 class TypedId(str):
-    """An id whose text says what it is an id of, as ``ord_0000000000016``.
+    """An id whose text says what it identifies, for example ``ord_0000000000016``.
 
-    Make a class for each kind of id, and annotate with it::
+    Create a class for each kind of id, and use it in annotations::
 
         class OrderId(TypedId, prefix="ord"): ...
 
-    ``OrderId(42)`` makes an id of a number, ``OrderId("ord_0000000000016")`` reads a text,
-    ``int(order_id)`` is the number: 63 bits, for a column of 64.  A text has one length, the texts
-    of a class sort like their numbers, and only the text that `OrderId` writes is read.
+    ``OrderId(42)`` creates an id from a number, ``OrderId("ord_0000000000016")`` reads a text, and
+    ``int(order_id)`` is the number: 63 bits, for a column of 64.  All texts of a class have the
+    same length and sort like their numbers, and only the text that `OrderId` writes can be read.
 
-    An id is a `str`, so JSON has it as text; msgspec needs a hook to write it.  It equals its
-    text, and neither its number nor an id with another prefix.
+    An id is a `str`, so in JSON it is text; msgspec needs a hook to write it.  It equals its text,
+    but neither its number nor an id with another prefix.
 
     With a converter and no prefix the text is the converter's::
 
         class PublicId(TypedId, inner=Radix62IdConverter()): ...
 
-    Without a checker of types ``TypedId["ord"]`` is such a class as well, the same one each time.
+    Without a type checker, ``TypedId["ord"]`` is also such a class, always the same one.
 
     Attributes:
-        prefix: what a text starts with, before the underscore; empty if there is none.
-        converter: writes and reads the texts; give it to a generator that hands out texts.
-        pattern: a regular expression, of ECMA-262 too, for a whole text.
+        prefix: the beginning of a text, before the underscore; empty if there is none.
+        converter: formats and reads the texts; pass it to a generator that issues texts.
+        pattern: a regular expression for a whole text, also valid in ECMA-262.
         max_id: the highest number of an id.
     """
 
@@ -84,19 +84,20 @@ class TypedId(str):
         inner: IdConverter | None = None,
         max_id: int | None = None,
     ) -> None:
-        """Choose how the ids of a class are written.
+        """Choose the format of a class's ids.
 
         Args:
-            prefix: 1 to 63 of the letters a to z, with underscores between them; a class without
-                one takes its parent's, unless it has an ``inner``.
-            inner: writes the number behind prefix and underscore, as an `OpaqueIdConverter`, which
-                hides it; a `CrockfordIdConverter` of small letters by default.
+            prefix: 1 to 63 letters from a to z, with underscores between them; a class without a
+                prefix inherits its parent's, unless it has an ``inner``.
+            inner: formats the number after prefix and underscore, for example an
+                `OpaqueIdConverter`, which hides it; by default a `CrockfordIdConverter` in lower
+                case.
             max_id: the highest number of an id, up to 2^63-1; 2^53-1 for JavaScript's numbers.  A
-                class without one takes its parent's.
+                class without it inherits its parent's.
 
         Raises:
-            InvalidArgumentError: TypeID does not allow such a prefix, or another argument does not
-                fit.
+            InvalidArgumentError: TypeID does not allow this prefix, or another argument is not
+                valid.
         """
         super().__init_subclass__()
         if max_id is not None:
@@ -116,32 +117,32 @@ class TypedId(str):
             cls.pattern = pattern_of(inner.as_tree()) or ".+"
 
     def __class_getitem__(cls, prefix: str) -> type[TypedId]:
-        """Return a class for a prefix; the same one for the same prefix.
+        """Return a class for a prefix, always the same one for the same prefix.
 
         Raises:
-            InvalidArgumentError: TypeID does not allow such a prefix.
+            InvalidArgumentError: TypeID does not allow this prefix.
         """
         check_prefix(prefix)
         return _class_of(cls, prefix)
 
     def __new__(cls, value: int | str) -> Self:
-        """Make an id of a number from 0 to `max_id`, or read a text.
+        """Create an id from a number, 0 to `max_id`, or read a text.
 
         Raises:
-            InvalidIdError: it is neither, or the text has another prefix or another form.
+            InvalidIdError: the value is neither, or the text has another prefix or another form.
             InvalidArgumentError: the class has no prefix.
         """
         if type(value) is cls:
             return value
         converter: IdConverter | None = getattr(cls, "converter", None)
         if converter is None:
-            expected = f"given by a class, as class OrderId({cls.__name__}, prefix='ord')"
-            raise InvalidArgumentError("prefix", None, expected=expected)
+            rule = f"is required; define class OrderId({cls.__name__}, prefix='ord'), for example"
+            raise InvalidArgumentError("prefix", None, rule)
         try:
             number = converter.as_int(value) if isinstance(value, str) else _number_of(value)
             text = converter.as_str(number)
         except InvalidIdError as error:
-            raise cls._refusal(value, error.expected) from None
+            raise cls._refusal(value, error.rule) from None
         if not 0 <= number <= cls.max_id or (isinstance(value, str) and text != value):
             raise cls._refusal(value)
         self = super().__new__(cls, text)
@@ -149,17 +150,17 @@ class TypedId(str):
         return self
 
     @classmethod
-    def _refusal(cls, value: object, expected: str = "") -> InvalidIdError:
+    def _refusal(cls, value: object, rule: str = "") -> InvalidIdError:
         head = cls.prefix and f"{cls.prefix}_"
-        if isinstance(value, str) and value.startswith(head) and (head or not expected):
-            expected = f"written in full{cls._example()}, and of a number up to {cls.max_id}"
-        return InvalidIdError(cls.__name__, value, expected=expected or f"from 0 to {cls.max_id}")
+        if isinstance(value, str) and value.startswith(head) and (head or not rule):
+            rule = f"must be a full text{cls._example()}, for a number up to {cls.max_id}"
+        return InvalidIdError(cls.__name__, value, rule or f"must be from 0 to {cls.max_id}")
 
     @classmethod
     def _example(cls) -> str:
-        """Return a text for a message; nothing if a plain number has none, as with a group."""
+        """Return a text for a message; empty if a plain number has no text, as with a group."""
         try:
-            return f", as '{cls(min(_EXAMPLE, cls.max_id))!s}'"
+            return f" such as '{cls(min(_EXAMPLE, cls.max_id))!s}'"
         except InvalidIdError:
             return ""
 
@@ -167,13 +168,13 @@ class TypedId(str):
     def parse(cls, value: object) -> Self:
         """Return an id of this class, or read a text that came from outside.
 
-        A number is refused, since it does not say what it is an id of.
+        A number is refused, because it does not say what it identifies.
 
         Raises:
-            InvalidIdError: it is neither, or the text has another prefix or another form.
+            InvalidIdError: the value is neither, or the text has another prefix or another form.
         """
         if not isinstance(value, str):
-            raise InvalidIdError(cls.__name__, value, expected=f"a text{cls._example()}")
+            raise InvalidIdError(cls.__name__, value, f"must be a text{cls._example()}")
         return cls(value)
 
     def __int__(self) -> int:
@@ -181,7 +182,7 @@ class TypedId(str):
         return int(self._number)
 
     def __conform__(self, _protocol: object) -> int:
-        """Tell sqlite3 to store the number."""
+        """Let sqlite3 store the number."""
         return int(self._number)
 
     def __repr__(self) -> str:
@@ -195,8 +196,8 @@ class TypedId(str):
     def __get_pydantic_core_schema__(
         cls, _source: object, _handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Validate a text; JSON has the text."""
-        from pydantic_core import PydanticCustomError  # noqa: PLC0415 - pydantic is there: it calls
+        """Validate a text; in JSON it is the text."""
+        from pydantic_core import PydanticCustomError  # noqa: PLC0415 - pydantic calls this, so it is installed
         from pydantic_core import core_schema as cs  # noqa: PLC0415 - as above
 
         def read(value: object) -> TypedId:
@@ -217,7 +218,7 @@ class TypedId(str):
 
     @classmethod
     def json_schema(cls) -> dict[str, object]:
-        """Return a JSON Schema of the texts, as OpenAPI has it too."""
+        """Return a JSON Schema of the texts, which is also valid in OpenAPI."""
         schema: dict[str, object] = {"type": "string", "pattern": f"^(?:{cls.pattern})$"}
         with suppress(InvalidIdError):
             schema["examples"] = [str(cls(min(_EXAMPLE, cls.max_id)))]
@@ -225,11 +226,11 @@ class TypedId(str):
 
 
 class Int64Text(TypedId):
-    """An id as its decimal digits: text without a prefix, for interfaces that show numbers already.
+    """An id as its decimal digits: text without a prefix, for interfaces that already show numbers.
 
-    It is made and read as a `TypedId` is, and ``int(text)`` is the number.  `parse` takes a number
-    as well: its digits say as much.  Texts have no sign, no space and no leading zeros, so they do
-    not sort like numbers.
+    It is created and read like a `TypedId`, and ``int(text)`` is the number.  `parse` also accepts
+    a number, since its digits are equivalent.  Texts have no sign, no space and no leading zeros,
+    so they do not sort like numbers.
     """
 
     __slots__ = ()
@@ -242,26 +243,26 @@ class Int64Text(TypedId):
         """Return an id of this class, or read digits or a number that came from outside.
 
         Raises:
-            InvalidIdError: it is none of them, or written in another form.
+            InvalidIdError: the value is none of these, or is written in another form.
         """
         return cls(value)  # type: ignore[arg-type]  # it refuses the others
 
     @classmethod
     def json_schema(cls) -> dict[str, object]:
-        """Return a JSON Schema of the texts, as OpenAPI has it too."""
+        """Return a JSON Schema of the texts, which is also valid in OpenAPI."""
         return super().json_schema() | {"format": "int64"}
 
 
 def _number_of(value: object) -> int:
-    """Return an integer itself, since it may know its group; raise for anything else."""
+    """Return an integer unchanged, since it may have a group; raise for anything else."""
     if not is_integer(value):
-        raise InvalidIdError("id", value, expected=f"a text, or an integer from 0 to {MAX_ID}")
+        raise InvalidIdError("id", value, f"must be a text or an integer from 0 to {MAX_ID}")
     return value  # type: ignore[return-value]  # it is an integer
 
 
 @cache
 def _class_of(parent: type[TypedId], prefix: str) -> type[TypedId]:
-    """Return the class of ``parent[prefix]``; its ids are pickled by that expression."""
+    """Return the class of ``parent[prefix]``; its ids are pickled through that expression."""
 
     def reduce(self: TypedId) -> tuple[object, ...]:
         return _unpickled, (parent, prefix, self._number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
@@ -34,8 +33,10 @@ __all__ = (
     "WouldBlock",
     "WrongLoopError",
     "did_you_mean",
+    "one_of",
     "shortened",
     "with_remedy",
+    "with_value",
     "with_wait",
 )
 
@@ -48,6 +49,7 @@ INT64_MAX: Final = 2**63 - 1
 MOST_NAMES: Final = 1000  # that an error remembers
 MOST_LISTED: Final = 20  # of them, in its text
 MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
+HIDDEN: Final = {"", "'...'"}  # a value that may hold a secret
 
 TRY_AGAIN: Final = "try again, and check the store if it lasts"
 SEE_CAUSE: Final = "correct what its cause names"
@@ -115,7 +117,7 @@ def _restorable(build: Callable[..., None]) -> Callable[..., None]:
             if not text or not _is_made_twice(str(self), text):
                 return
         except TypeError:
-            if not re.search("[:;] ", text):
+            if len(text.split()) < 3:  # noqa: PLR2004 - the name of a thing, no sentence of ours
                 raise
         code = build.__code__
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
@@ -156,26 +158,48 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def with_value(rule: str, shown: str) -> str:
+    """Return the rule with the value that breaks it: ``must be 1, not 0``, or ``'x' requires y``.
+
+    Args:
+        rule: a predicate, perhaps with its reason after a colon, and what to do after a semicolon.
+        shown: the value as text; empty, or ``'...'``, if it is not to be shown.
+    """
+    if rule.startswith("must be ") and shown not in HIDDEN:
+        must = rule.partition("; ")[0].partition(": ")[0]
+        return f"{must}, not {shown}{rule[len(must) :]}"
+    return rule if shown in {*HIDDEN, "None"} else f"{shown} {rule}"
+
+
+def one_of(words: Iterable[str], value: object) -> str:
+    """Return the rule for a choice, with the word that the value resembles."""
+    known = [*words]
+    return f"must be one of {', '.join(map(repr, known))}{did_you_mean(value, known)}"
+
+
 class InvalidArgumentError(CosIdError, ValueError):
     """An argument is outside its range; nothing was done.
 
+    The text is one sentence: the argument, the rule and the value, ``step must be 1, not 0``.
+
     Attributes:
-        argument: the argument's name.
+        argument: the argument's name, the subject of the sentence.
         value: what was given.
         shown: the value as the message shows it: its first 100 characters.
-        expected: what it has to be.
+        rule: what the argument must be, or what it requires, as the predicate of the sentence.
     """
 
-    def __init__(self, argument: str, value: object, *, expected: str) -> None:
+    def __init__(self, argument: str, value: object, rule: str) -> None:
         shown = repr(value)
         if len(shown) > MOST_SHOWN:
             shown = f"{shown[:MOST_SHOWN]}..."
-        self.remedy: str = f"it has to be {expected}"
-        self.shown: str = shown
-        super().__init__(f"{argument} is {shown}; {self.remedy}")
+        text = with_value(rule, shown)
+        super().__init__(f"{argument} {text}")
+        self.remedy: str = rule.partition("; ")[2] or (text if text.startswith("must") else rule)
         self.argument = argument
         self.value = value
-        self.expected = expected
+        self.shown: str = shown
+        self.rule = rule
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle what can be; the text of a value that cannot, as a generator given by mistake."""
@@ -198,8 +222,8 @@ class NameTooLongError(InvalidArgumentError):
         super().__init__(
             "namespace.name",
             namespaced_name,
-            expected=f"at most {limit} characters, the width of the column, and has "
-            f"{len(namespaced_name)}; take a shorter name",
+            f"has {len(namespaced_name)} characters (maximum {limit}, the width of the "
+            "column); take a shorter name",
         )
         self.limit = limit
 
@@ -225,7 +249,7 @@ class GeneratorMissingError(InvalidArgumentError, KeyError):
         self.name = name
         self.argument = "name"
         self.value = name
-        self.expected = "the name of a generator"
+        self.rule = "must be the name of a generator"
         self.known: tuple[str, ...] = tuple(islice(known, MOST_NAMES))
 
     @property

@@ -1,4 +1,4 @@
-"""Other generators behind the same contract: narrower ids, blurred ids, counters, UUIDs."""
+"""Other generators with the same contract: narrower ids, blurred ids, counters and UUIDs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generators that need nothing but this process: their common base, and a counter."""
+"""Generators that need only this process: their common base, and a counter."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ NONE: Final[Iterator[int]] = iter(())
 
 
 class LocalGenerator(Component, Generic[T]):
-    """Opens at once and holds nothing.  ``for _ in self._budget`` permits one id.
+    """Opens at once and holds no resources.  ``for _ in self._budget`` permits one id.
 
-    The budget limits the ids of one turn of the event loop, because an ``await`` that does not
+    The budget limits the ids in one turn of the event loop, because an ``await`` that does not
     suspend gives the loop no turn.  It is empty while the generator is not open, so the hot path
     needs no other check.
     """
@@ -38,10 +38,10 @@ class LocalGenerator(Component, Generic[T]):
     __slots__ = ("__weakref__", "_budget", "_turns", "name", "namespace")
 
     _stretch: ClassVar[int]
-    """Ids between two turns of the event loop, about a millisecond."""
+    """Ids between two loop turns, about a millisecond."""
 
     _one: Callable[[], T]
-    """Makes an id."""
+    """Creates an id."""
 
     def __init__(self, *, namespace: str, name: str, clock: Clock | None) -> None:
         check_text("namespace", namespace)
@@ -61,11 +61,11 @@ class LocalGenerator(Component, Generic[T]):
         self._turns = TurnLine()
 
     def statistics(self) -> Statistics:
-        """Return its name and kind."""
+        """Return the generator's name and kind."""
         return Statistics(kind=type(self).__name__, namespace=self.namespace, name=self.name)
 
     async def _wait_turn(self) -> None:
-        """Return when one id may be made, after a turn of the loop if one was due."""
+        """Return once an id may be issued, after a loop turn if one was due."""
         process, again = fork.generation, False
         self._check_usable()
         while self._is_spent():
@@ -83,10 +83,10 @@ class LocalGenerator(Component, Generic[T]):
         check = self._home.loop_check
         self._budget = iter(budget) if check is None else CheckedIds(check, budget)
         if self._unusable is not None:
-            self._budget = NONE  # closed by a signal handler a moment ago
+            self._budget = NONE  # a signal handler has just closed it
 
     def _many(self, n: int) -> list[T]:
-        """Make so many ids."""
+        """Create this many ids."""
         return [self._one() for _ in range(n)]
 
     async def next_id(self) -> T:
@@ -97,18 +97,18 @@ class LocalGenerator(Component, Generic[T]):
         return await self.next_id()
 
     def next_id_nowait(self) -> T:
-        """Return the next id, without a wait; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        """Return the next id without waiting; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         for _ in self._budget:
             return self._one()
-        # Even if a turn is due: the caller cannot wait for it.
+        # This works even if a loop turn is due, because the caller cannot wait for it.
         self._check_usable()
         self._renew()
         return self._one()
 
     async def next_ids(self, n: int) -> list[T]:
-        """Return exactly ``n`` ids, 1 to 10 million, all or nothing; they need not be contiguous.
+        """Return exactly ``n`` ids, 1 to 10 million, or none; they need not be contiguous.
 
-        They are made in stretches, with turns for the loop.
+        They are created in stretches, with loop turns in between.
         """
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         made: list[T] = []
@@ -127,25 +127,26 @@ class LocalGenerator(Component, Generic[T]):
         self._renew()
 
     def _stop(self, reason: CosIdError) -> None:
-        del reason  # who waits for a turn finds it
+        del reason  # tasks that wait for a turn find it
         self._budget = NONE
 
     async def _drain(self) -> None:
-        """Nothing is under way."""
+        """Return at once, because no call is running."""
 
     @property
     def _has_to_drain(self) -> bool:
         return False
 
     async def _release(self) -> None:
-        """Nothing is held."""
+        """Return at once, because no resource is held."""
 
 
 class CounterId(LocalGenerator[int], IdGenerator):
     """Counts 1, 2, 3 ..., from 1 in each process: for tests and short-lived data.
 
-    CosId's AtomicLongGenerator.  Each object has its own counter, which continues when it is opened
-    again.  A forked child gets an error, because its parent continues with the same numbers.
+    CosId's AtomicLongGenerator.  Each object has its own counter, which continues when the
+    generator is reopened.  A forked child gets an error, because its parent continues with the same
+    numbers.
     """
 
     __slots__ = ("_made_in", "_numbers", "_one")
@@ -162,14 +163,14 @@ class CounterId(LocalGenerator[int], IdGenerator):
         """Describe a counter.
 
         Args:
-            namespace: for statistics and messages.
-            name: the same.
-            clock: time; the system's by default.
+            namespace: the namespace in statistics and messages.
+            name: the name in statistics and messages.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
-        self._numbers = count(1)  # each step is one of C's: nobody gets in between
+        self._numbers = count(1)  # each step is atomic, as it runs in C
         self._one: Callable[[], int] = self._numbers.__next__
         self._made_in = fork.generation
         super().__init__(namespace=namespace, name=name, clock=clock)

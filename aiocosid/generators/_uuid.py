@@ -1,4 +1,4 @@
-"""UUIDs behind the generators' contract."""
+"""UUIDs with the generators' contract."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ("Uuid4Id", "Uuid7Id")
 
 NS_PER_MS: Final = 1_000_000
 
-VARIANT: Final = 0b10 << 62  # of RFC 9562, section 4.1
+VARIANT: Final = 0b10 << 62  # RFC 9562, section 4.1
 VERSION_4: Final = 4 << 76
 VERSION_7: Final = 7 << 76
 
 COUNTER_BITS: Final = 42  # as in Python 3.14; RFC 9562, section 6.2, method 1
-LOW_BITS: Final = 30  # of them behind the variant
+LOW_BITS: Final = 30  # bits of the counter after the variant
 TAIL_BITS: Final = 32
 
 
 class UuidGenerator(LocalGenerator[str], TextIdGenerator):
-    """Hands out UUIDs as text of 36 characters."""
+    """Issues UUIDs as text of 36 characters."""
 
     __slots__ = ()
 
@@ -45,9 +45,9 @@ class UuidGenerator(LocalGenerator[str], TextIdGenerator):
         """Describe a generator.
 
         Args:
-            namespace: for statistics and messages.
-            name: the same.
-            clock: time; the system's by default.
+            namespace: the namespace in statistics and messages.
+            name: the name in statistics and messages.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -67,11 +67,12 @@ class Uuid4Id(UuidGenerator):
 
 
 class Uuid7Id(UuidGenerator):
-    """UUIDs of version 7, which sort by time: RFC 9562, as Python 3.14 makes them.
+    """UUIDs of version 7, which sort by time: RFC 9562, in the same form as Python 3.14's.
 
     A UUID has 48 bits of milliseconds since 1970, a 42-bit counter that starts at random in each
-    millisecond, and 32 random bits.  Within one generator each is above the one before, even after
-    the clock stepped back: the generator then stays in the last millisecond and counts on.
+    millisecond, and 32 random bits.  Within one generator each UUID is above the previous one, even
+    after the clock stepped back: the generator then stays in the last millisecond and continues to
+    count.
     """
 
     __slots__ = ("_busy", "_last", "_made_in", "_read_ns")
@@ -82,7 +83,8 @@ class Uuid7Id(UuidGenerator):
         self._busy = False
         process = getattr(self, "_made_in", None)
         if process != fork.generation:
-            self._last: int = 0  # in a forked child the parent's would be counted on by both
+            # Otherwise parent and forked child would continue from the same value.
+            self._last: int = 0
             self._made_in = fork.generation
 
     def _one(self) -> str:
@@ -92,10 +94,10 @@ class Uuid7Id(UuidGenerator):
             self._busy = True
             now_ms = self._read_ns() // NS_PER_MS
             if now_ms > self._last >> COUNTER_BITS:
-                # The highest bit is free at first, so that the counter has room.
+                # The highest bit starts at 0, so that the counter has space to grow.
                 self._last = now_ms << COUNTER_BITS | secrets.randbits(COUNTER_BITS - 1)
             else:
-                self._last += 1  # a full counter carries over to the milliseconds
+                self._last += 1  # a full counter overflows into the milliseconds
             stamp = self._last
         finally:
             self._busy = False

@@ -18,18 +18,18 @@ __all__ = ("StringIdGenerator", "StringStatistics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StringStatistics(Statistics):
-    """What a `StringIdGenerator` can say about itself.
+    """The statistics of a `StringIdGenerator`.
 
     Attributes:
-        actual: the statistics of the generator inside.
-        converter: what writes the ids.
+        actual: the statistics of the wrapped generator.
+        converter: the converter that formats the ids.
     """
 
     actual: Statistics
     converter: IdConverter
 
     def as_tree(self) -> dict[str, object]:
-        """Return both as CosId's actuator shows them, ready for JSON."""
+        """Return both in the format of CosId's actuator, ready for JSON."""
         return {
             "kind": self.kind,
             "actual": self.actual.as_tree(),
@@ -38,13 +38,14 @@ class StringStatistics(Statistics):
 
 
 class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
-    """Hands out the ids of another generator as text.  CosId's StringIdGeneratorDecorator.
+    """Issues the ids of another generator as text.  CosId's StringIdGeneratorDecorator.
 
-    It opens and closes that generator with itself.  An id that the converter has no text for
-    raises `InvalidIdError` and is lost, a gap; in a batch, all its ids are.
+    It opens and closes that generator together with itself.  An id for which the converter has no
+    text raises `InvalidIdError` and is lost as a gap; in a batch, all ids are lost.
 
     Attributes:
-        converter: what writes the ids, and reads them back with ``converter.as_int(id)``.
+        converter: the converter that formats the ids, and reads them back with
+            ``converter.as_int(id)``.
     """
 
     __slots__ = ("_one", "converter")
@@ -52,20 +53,20 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
     _stretch = 500
 
     def __init__(self, generator: IdGenerator, converter: IdConverter) -> None:
-        """Put the two together.
+        """Combine a generator and a converter.
 
         Args:
-            generator: not open, or open for as long as this one is used.
-            converter: what writes the ids.
+            generator: a generator that is not open, or stays open while this one is used.
+            converter: the converter that formats the ids.
 
         Raises:
-            InvalidArgumentError: one of them is no such thing; or ids of two groups would have the
-                same text, as 1 and 23 without a delimiter has that of 12 and 3.
+            InvalidArgumentError: an argument has the wrong type; or ids of two groups would have
+                the same text, as 1 and 23 without a delimiter have the text of 12 and 3.
         """
         if not _is(generator, IdGenerator):
-            raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
+            raise InvalidArgumentError("generator", generator, "must be an IdGenerator")
         if not _is(converter, IdConverter):
-            raise InvalidArgumentError("converter", converter, expected="an IdConverter")
+            raise InvalidArgumentError("converter", converter, "must be an IdConverter")
         group_by = getattr(generator, "group_by", None)
         if group_by is not None and not group_by.has_one_width:
             inside: object = converter
@@ -83,14 +84,14 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`.
 
         Args:
-            sharding_id: for a generator whose ids carry their shard; None for its own.
+            sharding_id: for a generator whose ids contain their shard; None for its own.
         """
         if sharding_id is None:
             return await super().next_id()
         return self._one(await self._sharded(sharding_id).next_id(sharding_id))
 
     async def next_ids(self, n: int, sharding_id: int | None = None) -> list[str]:
-        """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`.
+        """Return exactly ``n`` ids, or none; see `aiocosid.abc.IdGenerator.next_ids`.
 
         Args:
             n: the number of ids.
@@ -101,17 +102,17 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
         return await self._made_of(self._sharded(sharding_id).next_ids(n, sharding_id))
 
     def next_id_nowait(self, sharding_id: int | None = None) -> str:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        """Return the next buffered id; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         if sharding_id is None:
             return super().next_id_nowait()
         return self._one(self._sharded(sharding_id).next_id_nowait(sharding_id))
 
-    def _sharded(self, sharding_id: int) -> Any:  # noqa: ANN401 - whose methods take it
+    def _sharded(self, sharding_id: int) -> Any:  # noqa: ANN401 - its methods accept it
         check_shard(self._inner, sharding_id, "sharding_id")
         return self._inner
 
     def statistics(self) -> StringStatistics:
-        """Return a frozen picture of generator and converter; cheap, and never waits."""
+        """Return a frozen snapshot of generator and converter; cheap, and never waits."""
         actual = self._inner.statistics()
         return StringStatistics(
             kind=type(self).__name__,
@@ -122,7 +123,7 @@ class StringIdGenerator(DelegatingGenerator[IdGenerator, str], TextIdGenerator):
         )
 
     def __repr__(self) -> str:
-        """Say what it writes and on what."""
+        """Show converter and generator."""
         return f"<{type(self).__name__} {self.converter!r} on {self._inner!r}>"
 
     def _many(self, ids: Sequence[int]) -> list[str]:

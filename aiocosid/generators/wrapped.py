@@ -45,27 +45,27 @@ class WrappedStatistics(Statistics):
     actual: Statistics
 
     def as_tree(self) -> dict[str, object]:
-        """Return kind and ``actual``, as CosId's actuator shows them, ready for JSON."""
+        """Return kind and ``actual`` in the format of CosId's actuator, ready for JSON."""
         return {"kind": self.kind, "actual": self.actual.as_tree()}
 
 
 class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
-    """Hands out what it makes of the ids of the generator inside; a subclass says what."""
+    """Issues ids that are derived from the wrapped generator's ids; a subclass says how."""
 
     __slots__ = ("__weakref__", "_inner", "_source")
 
     _stretch: ClassVar[int]
-    """Ids between two turns of the event loop, about a millisecond."""
+    """Ids between two loop turns, about a millisecond."""
 
     _one: Callable[[int], T]
-    """Returns what is made of an id."""
+    """Returns the id that is derived from one of the wrapped generator's."""
 
     def __init__(self, inner: G) -> None:
         self._inner: G = inner
-        self._source: Any = inner  # whose ids they are: it, or its `with_group`
+        self._source: Any = inner  # the source of the ids: it, or its `with_group`
 
     def _many(self, ids: Sequence[int]) -> list[T]:
-        """Return what is made of each of some ids."""
+        """Return the ids that are derived from some ids."""
         return list(map(self._one, ids))
 
     async def next_id(self) -> T:
@@ -73,7 +73,7 @@ class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
         return self._one(await self._source.next_id())
 
     async def next_ids(self, n: int) -> list[T]:
-        """Return exactly ``n`` ids, all or nothing; see `aiocosid.abc.IdGenerator.next_ids`."""
+        """Return exactly ``n`` ids, or none; see `aiocosid.abc.IdGenerator.next_ids`."""
         return await self._made_of(self._source.next_ids(n))
 
     async def _made_of(self, ids_of: Awaitable[Sequence[int]]) -> list[T]:
@@ -84,7 +84,7 @@ class DelegatingGenerator(DelegatingLifecycle, Generic[G, T]):
         return ids
 
     def next_id_nowait(self) -> T:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        """Return the next buffered id; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         return self._one(self._source.next_id_nowait())
 
 
@@ -95,7 +95,7 @@ class WrappedGenerator(DelegatingGenerator[IdGenerator, int], IdGenerator):
 
     def __init__(self, generator: IdGenerator) -> None:
         if not isinstance(generator, IdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("generator", generator, expected="an IdGenerator")
+            raise InvalidArgumentError("generator", generator, "must be an IdGenerator")
         super().__init__(generator)
 
     def statistics(self) -> WrappedStatistics:
@@ -106,7 +106,7 @@ class WrappedGenerator(DelegatingGenerator[IdGenerator, int], IdGenerator):
         )
 
     def __repr__(self) -> str:
-        """Say what is inside."""
+        """Show the wrapped generator."""
         return f"<{type(self).__name__} on {self._inner!r}>"
 
     def _overflow(self, limit: int) -> IdOverflowError:
@@ -115,11 +115,11 @@ class WrappedGenerator(DelegatingGenerator[IdGenerator, int], IdGenerator):
 
 
 MAX_INT32: Final = 2**31 - 1
-"""The highest id of a signed 32-bit integer, as SQL's ``integer`` and Java's ``int``."""
+"""The highest signed 32-bit integer, as in SQL's ``integer`` and Java's ``int``."""
 
 
 class IntegerIdGenerator(WrappedGenerator):
-    """Hands out the ids of another generator as long as they fit 32 bits.
+    """Issues the ids of another generator as long as they fit 32 bits.
 
     CosId's IntegerIdGenerator.  Above 2^31-1 every call raises `IdOverflowError`; an id is never
     truncated.  If a batch would end above it, the whole batch is refused, and its ids are a gap.
@@ -127,11 +127,11 @@ class IntegerIdGenerator(WrappedGenerator):
 
     __slots__ = ()
 
-    _stretch = 100_000  # copied alone: half a second for the largest batch
+    _stretch = 100_000  # only copies: half a second for the largest batch
 
     @property
     def with_group(self) -> IntegerIdGenerator:
-        """The same ids as `GroupedId`, if the generator inside is a `GroupedSegmentId`."""
+        """The same ids as `GroupedId`, if the wrapped generator is a `GroupedSegmentId`."""
         view, inner = IntegerIdGenerator(self._inner), self._source
         view._source = inner.with_group
         return view
@@ -151,32 +151,34 @@ WORD: Final = 8  # bytes
 CALL_TIMEOUT: Final = 5.0  # seconds
 
 FROZEN: Final = 40
-"""Bits below the frozen width in a counter of it, so that a trillion processes may open."""
+"""Bits below the stored width in its counter, so that a trillion processes can open the generator.
+"""
 
 
 async def _check_bits(record: IdSegmentDistributor, bits: int) -> None:
-    """Raise if the first process that ever opened the generator had other bits.
+    """Raise if the first process that ever opened the generator used another number of bits.
 
-    One atomic step, for a counter begins above the offset of the process that creates it.
+    This is one atomic step, because a counter begins above the offset of the process that creates
+    it.
     """
     call = partial(record.next_max_id, 1)
     answer = await call_bounded(call, store=record.store, clock=SYSTEM_CLOCK, within=CALL_TIMEOUT)
     if not isinstance(answer, int):
         raise answer
     if (found := answer >> FROZEN) != bits:
-        expected = f"{found}: the store has them in counter {record.namespaced_name!r}"
-        raise InvalidArgumentError("bits", bits, expected=expected)
+        rule = f"must be {found}: the store has that width in counter {record.namespaced_name!r}"
+        raise InvalidArgumentError("bits", bits, rule)
 
 
 class UncertaintyIdGenerator(WrappedGenerator):
     """Appends random bits to the ids of another generator.
 
-    CosId's UncertaintyIdGenerator.  The ids stay unique and rising.  The chance to guess the next
-    id from one id is only ``1 / 2**bits``, but ``id >> bits`` still shows about how many ids there
-    are.  The bits come from the operating system's secure source, unlike CosId's.
+    CosId's UncertaintyIdGenerator.  The ids stay unique and rising.  The chance of guessing the
+    next id from one id is only ``1 / 2**bits``, but ``id >> bits`` still shows roughly how many ids
+    there are.  Unlike in CosId, the bits come from the operating system's secure source.
 
     Attributes:
-        bits: random bits of each id.
+        bits: random bits in each id.
     """
 
     __slots__ = ("_limit", "bits")
@@ -187,12 +189,13 @@ class UncertaintyIdGenerator(WrappedGenerator):
         """Wrap a generator.
 
         Args:
-            generator: not open, or without ``store`` open for as long as this one is used.
-            bits: random bits of each id, 1 to 62.  The wrapped generator's ids may be at most
+            generator: a generator that is not open; without ``store`` it may also be open, and must
+                then stay open while this one is used.
+            bits: random bits in each id, 1 to 62.  The wrapped generator's ids may be at most
                 ``2**(63 - bits) - 1``; above that, calls raise `IdOverflowError`.
-            store: keeps the bits, in a counter ``{name}~bits``: opening with other bits raises
-                `InvalidArgumentError`, in any process.  Nothing keeps them with None, or in a store
-                whose counters an operator creates.
+            store: the store that records the bits, in a counter ``{name}~bits``: opening with other
+                bits raises `InvalidArgumentError`, in any process.  They are not recorded with
+                None, or in a store whose counters an operator creates.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -209,7 +212,7 @@ class UncertaintyIdGenerator(WrappedGenerator):
             found: AnyGenerator = generator
             while isinstance(found, WrappedGenerator):
                 found = found.inner
-            if isinstance(found, Component):  # else it is a user's own
+            if isinstance(found, Component):  # otherwise it is a user's own class
                 found._before = partial(_check_bits, record, bits)
 
     def _one(self, new_id: int) -> int:

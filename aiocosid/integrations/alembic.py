@@ -1,14 +1,14 @@
-"""Alembic: migrations that leave the tables of ids alone, and describe columns of ids.
+"""Alembic: migrations that ignore the tables of ids, and describe columns of ids.
 
-One argument in ``env.py`` does it::
+Add one argument in ``env.py``::
 
     from aiocosid.integrations import alembic as aiocosid_alembic
 
     context.configure(..., **aiocosid_alembic.options)
 
-Without it ``alembic revision --autogenerate`` proposes to drop the tables of counters and machine
-ids if they are in the application's database, because no model of the application has them.  A
-function of your own calls the one of this module: ``return include_name(...) and ...``.
+Without it, ``alembic revision --autogenerate`` proposes to drop the tables of counters and machine
+ids if they are in the application's database, because they are not among the application's models.
+A function of your own should call the one in this module: ``return include_name(...) and ...``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def include_name(
     type_: str,
     parent_names: object,  # noqa: ARG001 - Alembic passes it
 ) -> bool:
-    """Have Alembic not even read the tables of ids.
+    """Make Alembic skip the tables of ids, without even reading them.
 
     Args:
-        name: what Alembic has found in the database.
-        type_: what it is, such as ``"table"``; a column may have the name of one of the tables.
+        name: the name that Alembic found in the database.
+        type_: its type, for example ``"table"``; a column may have the name of one of the tables.
         parent_names: its schema and table.
 
     Returns:
@@ -53,19 +53,20 @@ def include_object(
     reflected: bool,  # noqa: FBT001 - Alembic passes it
     compare_to: object | None,
 ) -> bool:
-    """Have Alembic propose nothing for the tables of ids that only the database has.
+    """Make Alembic propose no change of tables of ids that exist only in the database.
 
-    Tables of the same name in ``target_metadata``, as of `schema_metadata`, are compared.
+    Tables with the same name in ``target_metadata``, for example from `schema_metadata`, are
+    compared.
 
     Args:
         object: the table, column, index or constraint.
         name: its name.
-        type_: what it is, such as ``"table"``.
+        type_: its type, for example ``"table"``.
         reflected: whether it comes from the database, not from the models.
-        compare_to: what it is compared with; None if only one side has it.
+        compare_to: the object with which it is compared; None if only one side has it.
 
     Returns:
-        Whether Alembic may propose a change of it.
+        Whether Alembic may propose to change it.
     """
     table = name if type_ in _KINDS else getattr(getattr(object, "table", None), "name", None)
     return not reflected or compare_to is not None or table not in NAMES
@@ -76,17 +77,18 @@ def render_item(
     item: object,
     autogen_context: AutogenContext,
 ) -> str | Literal[False]:
-    """Have Alembic write columns of `TypedIdType` as what the database has.
+    """Make Alembic write columns of `TypedIdType` as the database's types.
 
-    Migrations then import nothing of the application, and stay valid when a class is renamed.
+    Migrations then import nothing from the application, and stay valid when a class is renamed.
 
     Args:
-        kind: what is rendered, such as ``"type"``.
+        kind: what is rendered, for example ``"type"``.
         item: the object itself.
-        autogen_context: Alembic's.
+        autogen_context: Alembic's context.
 
     Returns:
-        The Python expression of the type; False for everything else, which Alembic then renders.
+        The Python expression of the type; False for everything else, which Alembic then renders
+        itself.
     """
     if not isinstance(item, TypedIdType):
         return False
@@ -100,5 +102,5 @@ options: Final[Mapping[str, Any]] = {
     "render_item": render_item,
 }
 """The arguments for ``context.configure``.  If you migrate the tables of ids yourself, with
-`schema_metadata`, pass on ``render_item`` alone.
+`schema_metadata`, pass only ``render_item``.
 """

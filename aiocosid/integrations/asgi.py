@@ -1,7 +1,7 @@
-"""Statistics, health and answers to errors as ASGI applications; they need no framework.
+"""Statistics, health and error answers as ASGI applications, which need no framework.
 
-Mount the first two for operators only.  The messages of store errors may contain hosts and users,
-so do not publish the statistics; the health report names only the errors' classes.
+Mount statistics and health only for operators.  Messages of store errors may contain hosts and
+users, so do not publish the statistics; the health report contains only the errors' classes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _UP, _DEGRADED, _DOWN = "up", "degraded", "down"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether ids can be handed out now.
+    """Whether ids can be issued now.
 
     Attributes:
-        generators: the state of each, by name, ready for JSON: its ``status`` (``up``, ``degraded``
-            or ``down``), the class of its last ``error``, and, where it has them, the ids
-            ``remaining`` in hand and the ``secondsLeft`` that they last, or the ``machineId`` and
-            the ``secondsLeft`` of its lease; and the seconds of ``quarantineLeft`` while the store
-            hands out no machine ids, null if that does not end by itself.
-        error: the class of the error if there is no open provider; else None.
+        generators: the state of each generator, by name, ready for JSON: its ``status`` (``up``,
+            ``degraded`` or ``down``), the class of its last ``error``, and, where it has them, the
+            buffered ids ``remaining`` and the ``secondsLeft`` that they last, or the ``machineId``
+            and the ``secondsLeft`` of its lease; and the seconds of ``quarantineLeft`` while the
+            store grants no machine ids, null if that does not end by itself.
+        error: the class of the error if there is no open provider; otherwise None.
     """
 
     generators: dict[str, dict[str, object]]
@@ -52,12 +52,12 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """Whether every generator can hand out ids."""
+        """Whether every generator can issue ids."""
         return self.error is None and not self._having(_DOWN)
 
     @property
     def degraded(self) -> list[str]:
-        """Names of the generators that hand out ids while their store fails."""
+        """The names of the generators that issue ids although their store fails."""
         return self._having(_DEGRADED)
 
     def _having(self, status: str) -> list[str]:
@@ -74,21 +74,21 @@ class Health:
 
 
 def check_health(provider: Provider | None = None) -> Health:
-    """Return whether a provider's generators can hand out ids now; never waits.
+    """Return whether a provider's generators can issue ids now; never waits.
 
-    A generator is down when it has ended, when its machine id's lease has run out, or when its
-    store fails and no id is in hand.  It is degraded when the store fails and the ids that are left
-    do not last for half of the chain's ``endurance``; other kinds as soon as the store fails.  A
-    generator that counts no ids in hand, such as a `SnowflakeId`, is asked for an id, which becomes
-    a gap.
+    A generator is down if it has ended, if its machine id's lease has expired, or if its store
+    fails and no id is buffered.  It is degraded if the store fails and the remaining ids do not
+    last for half of the chain's ``endurance``; other kinds are degraded as soon as the store fails.
+    A generator that does not count buffered ids, for example a `SnowflakeId`, is asked for an id,
+    which becomes a gap.
 
-    Call it on the event loop of the generators: in FastAPI from an ``async def`` route.
+    Call it on the generators' event loop; in FastAPI, from an ``async def`` route.
 
     Args:
-        provider: the process's default one if none is given.
+        provider: the provider; by default the process's default provider.
 
     Raises:
-        WrongLoopError: it is called from another loop or thread.
+        WrongLoopError: it was called from another loop or thread.
     """
     try:
         found = provider if provider is not None else default_provider()
@@ -124,13 +124,13 @@ def _rounded(seconds: float) -> float | None:
 
 
 def _refusal(generator: AnyGenerator) -> CosIdError | None:
-    """Return why a generator hands out no id; None if it only has to be awaited."""
+    """Return why a generator issues no id; None if it just must be awaited."""
     try:
         generator.next_id_nowait()
     except WouldBlock:
         return None
     except WrongLoopError:
-        raise  # the caller's mistake: nothing is known of the generator
+        raise  # the caller's mistake, which says nothing about the generator
     except CosIdError as error:
         return error
     return None
@@ -144,8 +144,8 @@ class _ReadOnlyApp:
     """Answers GET and HEAD with JSON.
 
     Args:
-        provider: its generators are shown; by default the provider of the surrounding application's
-            lifespan, else the process's default one.
+        provider: the provider whose generators are shown; by default the provider of the
+            surrounding application's lifespan, or else the process's default provider.
     """
 
     def __init__(self, provider: Provider | None = None) -> None:
@@ -164,7 +164,7 @@ class _ReadOnlyApp:
             )
             return
         provider = self._provider
-        if provider is None:  # an empty one is false
+        if provider is None:  # an empty provider is falsy
             provider = scope.get("state", {}).get(STATE_KEY)
         await _reply(scope, send, *self._answer(_path(scope), provider))
 
@@ -174,10 +174,11 @@ class _ReadOnlyApp:
 
 
 class StatisticsApp(_ReadOnlyApp):
-    """Shows the generators' statistics in the form of CosId's actuator.
+    """Shows the generators' statistics in the format of CosId's actuator.
 
-    ``GET /`` gives all of them by name, ``GET /{name}`` one; a slash in a name may be written as it
-    is or as ``%2F``.  An unknown name is a 404, and a provider that is not open a 503.
+    ``GET /`` returns all of them by name, and ``GET /{name}`` returns one; a slash in a name may be
+    written as such or as ``%2F``.  An unknown name is answered with 404, and a provider that is not
+    open with 503.
     """
 
     def _answer(self, path: str, provider: Provider | None) -> tuple[int, object]:
@@ -188,7 +189,7 @@ class StatisticsApp(_ReadOnlyApp):
         if path in {"", "/"}:
             return 200, found.statistics()
         whole = path.removeprefix("/")
-        name = whole.removesuffix("/")  # Litestar adds one to the paths below a mount
+        name = whole.removesuffix("/")  # Litestar adds a slash to paths below a mount
         for each in (whole, name):
             with suppress(KeyError):
                 return 200, found[each].statistics().as_tree()
@@ -196,11 +197,11 @@ class StatisticsApp(_ReadOnlyApp):
 
 
 class HealthApp(_ReadOnlyApp):
-    """Answers 200 if ids can be handed out and else 503, at any path; see `check_health`."""
+    """Answers 200 if ids can be issued and 503 otherwise, at any path; see `check_health`."""
 
     def _answer(
         self,
-        path: str,  # noqa: ARG002 - it answers wherever it stands
+        path: str,  # noqa: ARG002 - it answers at any path
         provider: Provider | None,
     ) -> tuple[int, object]:
         health = check_health(provider)
@@ -208,7 +209,7 @@ class HealthApp(_ReadOnlyApp):
 
 
 def _path(scope: _Scope) -> str:
-    """Return the path below the mount point, as the server has decoded it."""
+    """Return the path below the mount point, as the server decoded it."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "").rstrip("/")
     return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
@@ -228,15 +229,15 @@ async def _reply(scope: _Scope, send: _Send, status: int, body: object) -> None:
 
 
 class ErrorMiddleware:
-    """An ASGI middleware that answers requests which fail by a `CosIdError`.
+    """An ASGI middleware that answers requests which fail with a `CosIdError`.
 
-    It is for frameworks without a module of their own here, and does what
-    `aiocosid.integrations.starlette.handle_errors` does: a ``retryable`` error is answered with 503
-    and ``Retry-After``, any other one with 500, and the logger ``aiocosid.requests`` gets at most
-    one line a second for one cause.  An error after the answer has begun is raised on.
+    It is for frameworks that have no module of their own here, and does the same as
+    `aiocosid.integrations.starlette.handle_errors`: a ``retryable`` error is answered with 503 and
+    ``Retry-After``, any other `CosIdError` with 500, and the logger ``aiocosid.requests`` gets at
+    most one line per second for each cause.  An error after the answer has begun is raised again.
 
     Attributes:
-        app: the application that it stands in front of.
+        app: the wrapped application.
     """
 
     def __init__(self, app: _Application) -> None:

@@ -1,4 +1,4 @@
-"""Django: a middleware that answers requests which cannot get an id, and logs them in few lines."""
+"""Django: a middleware that answers requests which cannot get an id, and limits their log lines."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ("CosIdErrorsMiddleware",)
 
 
 class CosIdErrorsMiddleware:
-    """Answers views that fail by a `CosIdError`, synchronous and asynchronous ones.
+    """Answers synchronous and asynchronous views that fail with a `CosIdError`.
 
-    A ``retryable`` error is answered with 503 and ``Retry-After``, any other one with 500, or with
-    Django's own page under ``DEBUG``.  The logger ``aiocosid.requests`` gets at most one line a
-    second for one cause, which says how many were left out; ``django.request`` and the mails to
-    ``ADMINS`` get none.
+    A ``retryable`` error is answered with 503 and ``Retry-After``, any other `CosIdError` with 500,
+    or with Django's own page under ``DEBUG``.  The logger ``aiocosid.requests`` gets at most one
+    line per second for each cause, which says how many were left out; ``django.request`` and the
+    mails to ``ADMINS`` get none.
 
-    It goes last into ``MIDDLEWARE``::
+    Put it last in ``MIDDLEWARE``::
 
         MIDDLEWARE = [..., "aiocosid.integrations.django_errors.CosIdErrorsMiddleware"]
 
@@ -43,7 +43,7 @@ class CosIdErrorsMiddleware:
     def __init__(
         self, get_response: Callable[[HttpRequest], HttpResponseBase | Awaitable[HttpResponseBase]]
     ) -> None:
-        """Stand before the rest of the chain; called by Django."""
+        """Wrap the rest of the chain; called by Django."""
         self._get_response = get_response
         self._failures = FailureLog()
         if iscoroutinefunction(get_response):  # pyright: ignore[reportDeprecated] - Python 3.11 needs it
@@ -61,6 +61,6 @@ class CosIdErrorsMiddleware:
         found = answer_to(error)
         self._failures.note(error, f"a request was answered with {found.status}")
         response = HttpResponse(found.body, PROBLEM_JSON, found.status, headers=found.headers)
-        # Otherwise Django logs, and mails, a line for each answer of this status.
+        # Otherwise Django logs and mails a line for each answer with this status.
         response._has_been_logged = True  # pyright: ignore[reportAttributeAccessIssue]
         return response

@@ -1,4 +1,4 @@
-"""Series that the caller has computed, as Prometheus scrapes them.
+"""Formats series that the caller has computed for Prometheus.
 
 Requires the ``prometheus`` extra.
 """
@@ -36,11 +36,11 @@ def exposed(
     found: Mapping[Metric, Mapping[Where, Any]],
     labels: Mapping[Metric, tuple[str, ...]] = MappingProxyType({}),
 ) -> tuple[str, bytes]:
-    """Return series as Prometheus scrapes them.
+    """Return series in the format that Prometheus scrapes.
 
     Args:
-        found: the series of each metric; of a histogram the counts of its buckets, and the sum.
-        labels: of metrics that have others than usual.
+        found: the series of each metric; for a histogram, the counts of its buckets and the sum.
+        labels: the labels of metrics whose labels differ from the usual ones.
 
     Returns:
         The content type, and the text.

@@ -1,4 +1,4 @@
-"""What a request that fails is answered, and log lines for many of them."""
+"""The answers to failed requests, and limited log lines about them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = (
 
 PROBLEM_JSON: Final = "application/problem+json"
 PAUSE: Final = 1.0  # seconds between two lines for one cause
-LATE: Final = 0.05  # seconds by which a timer is later than the wall clock's second
+LATE: Final = 0.05  # seconds by which a timer may be later than a second of the wall clock
 
 
 class FailureAnswer(NamedTuple):
@@ -44,8 +44,8 @@ class FailureAnswer(NamedTuple):
 def answer_to(error: CosIdError) -> FailureAnswer:
     """Return 503 with ``Retry-After`` for a ``retryable`` error, and 500 for any other.
 
-    The body is a problem detail (RFC 9457).  Its ``type`` is the error's ``url``; the error's text,
-    which may name hosts and users, is not in it.
+    The body is a problem detail (RFC 9457).  Its ``type`` is the error's ``url``; it does not
+    contain the error's text, which may name hosts and users.
     """
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     headers = {"cache-control": "no-store"}
@@ -68,7 +68,7 @@ def retry_after(error: CosIdError) -> float | None:
 
 
 def whole_seconds(seconds: float | None) -> str:
-    """Return the value of ``Retry-After``: 1 at least, as generators ask their store again soon."""
+    """Return the value of ``Retry-After``: at least 1, since generators soon retry."""
     return str(max(1, ceil(seconds or 0)))
 
 
@@ -81,34 +81,35 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 class FailureLog:
-    """Writes at most one line a second for one cause, and how many more there were.
+    """Writes at most one line per second for each cause, with the number of lines left out.
 
-    The first failure has its line at once.  Those of the next second are left out, and the line
-    that follows says how many.  On an asyncio loop that line comes a second later; in threads,
+    The first failure is logged at once.  Failures in the next second are left out, and the
+    following line says how many.  On an asyncio loop that line comes a second later; in threads,
     with the next failure or `write_due`.  Nothing runs while nothing fails.
 
-    A line has no traceback, but the last place outside of aiocosid.  With the logger at ``DEBUG``
-    it has one.
+    A line has no traceback, but names the last place outside aiocosid.  With the logger at
+    ``DEBUG`` it has a traceback.
     """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
-        """Choose where the lines go; the logger ``aiocosid.requests`` by default."""
+        """Choose the logger; ``aiocosid.requests`` by default."""
         self._logger: Final = logger or logging.getLogger("aiocosid.requests")
         self._limiter: Final = LineLimiter(PAUSE)
-        self._lock: Final = Lock()  # of threads that serve requests
-        self._last: dict[Hashable, logging.LogRecord] = {}  # of those that were left out
-        self._loop: asyncio.AbstractEventLoop | None = None  # whose timer writes them
+        self._lock: Final = Lock()  # for threads that serve requests
+        self._last: dict[Hashable, logging.LogRecord] = {}  # for causes with lines left out
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop whose timer writes them
 
     def note(
         self, error: Exception, what: str, *, trace: bool = False, level: int | None = None
     ) -> None:
-        """Write a line about a failure, or count it.
+        """Log a failure, or count it.
 
         Args:
-            error: why it failed.
+            error: the cause of the failure.
             what: what happened to the request.
-            trace: whether the line has a traceback, as a mistake of this library needs it.
-            level: the line's; by default a warning if the request may be repeated, else an error.
+            trace: whether the line has a traceback, which a bug in this library needs.
+            level: the line's level; by default a warning if the request may be repeated, otherwise
+                an error.
         """
         if level is None:
             level = logging.WARNING if getattr(error, "retryable", False) else logging.ERROR
@@ -156,7 +157,7 @@ class FailureLog:
                 self._summarise_soon()
 
     def write_due(self) -> None:
-        """Write the lines that are due for what was left out; nothing if there was nothing."""
+        """Write the due lines about failures that were left out, if there are any."""
         if not self._last:
             return
         due: list[tuple[logging.LogRecord, int]] = []
@@ -166,7 +167,7 @@ class FailureLog:
                 left_out = self._limiter.admit(cause, record.created, lines=0)
                 if left_out is not None:
                     del self._last[cause]
-                    due.append((record, left_out - 1))  # one of them is shown
+                    due.append((record, left_out - 1))  # this line shows one of them
         for record, left_out in due:
             self._write(record, left_out)
 
@@ -174,14 +175,14 @@ class FailureLog:
 def _cause(error: Exception) -> Hashable:
     """Return what failures that an operator sees as one have in common.
 
-    That is the error's class and the store, but neither the generator nor what the driver said.
+    These are the error's class and the store, but neither the generator nor the driver's message.
     """
     stores = [each.store for each in _chain(error) if isinstance(each, StoreError)]
     return type(error), getattr(error, "retryable", None), *stores
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Return the last line of code outside of this library that an error went through."""
+    """Return the last line of code outside this library through which an error passed."""
     place = ""
     while trace is not None:
         frame, line, trace = trace.tb_frame, trace.tb_lineno, trace.tb_next

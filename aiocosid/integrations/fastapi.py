@@ -1,6 +1,6 @@
-"""Ids in FastAPI: a lifespan that checks names, dependencies, and an answer to errors.
+"""Ids in FastAPI: a lifespan that checks names, dependencies, and answers to errors.
 
-The types for ids in paths, queries and models are `TypedId` and `Int64Text` of
+The types for ids in paths, queries and models are `TypedId` and `Int64Text` in
 `aiocosid.converter`.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Ids", "check_generators", "generator", "handle_errors", "lifespan", "provider")
 
-# The names of generators by the dependencies that give them, which live as long as the process.
+# The names of generators by their dependencies, which live as long as the process.
 _NAMES: Final[dict[int, str]] = {}
 
 
@@ -40,18 +40,19 @@ def lifespan(
 ) -> Callable[[object], AbstractAsyncContextManager[dict[str, object]]]:
     """Return a lifespan that keeps the provider open while the application serves.
 
-    It is `aiocosid.integrations.starlette.lifespan`, and besides the application does not start if
-    the provider lacks a generator that one of its dependencies names; see `check_generators`.  In a
-    lifespan of your own, which may open more of them after this one, call that yourself.
+    It works like `aiocosid.integrations.starlette.lifespan`; in addition, the application does not
+    start if the provider lacks a generator that one of its dependencies names, see
+    `check_generators`.  In your own lifespan, which may open more generators after this one, call
+    `check_generators` yourself.
 
     Args:
-        source: a provider that is not open yet; or a function that returns one, or any asynchronous
-            context manager of one, and is called at each start.
+        source: a provider that is not open yet; or a function, called at each start, that returns a
+            provider or an asynchronous context manager of one.
     """
     enter = starlette.lifespan(source)
 
     @asynccontextmanager
-    async def entered(app: Any) -> AsyncGenerator[dict[str, object]]:  # noqa: ANN401 - as Starlette
+    async def entered(app: Any) -> AsyncGenerator[dict[str, object]]:  # noqa: ANN401 - as in Starlette
         async with enter(app) as state:
             router = getattr(app, "router", None)
             if _holds(getattr(router, "lifespan_context", None), entered):
@@ -63,7 +64,7 @@ def lifespan(
 
 
 def _holds(found: Any, own: object) -> bool:  # noqa: ANN401 - a function of any kind
-    """Whether an application's lifespan is ours; FastAPI merges it with those of routers."""
+    """Whether an application's lifespan is ours; FastAPI merges it with the routers' lifespans."""
     if found is own:
         return True
     if not getattr(found, "__module__", "").startswith("fastapi."):
@@ -75,13 +76,13 @@ def _holds(found: Any, own: object) -> bool:  # noqa: ANN401 - a function of any
 def check_generators(app: object, provider: Provider) -> None:
     """Raise unless the provider has each generator that an application's dependencies name.
 
-    It looks at the dependencies of all routes, those of routers, web sockets and mounted
-    applications, and those of dependencies among them.  What ``dependency_overrides`` replaces is
-    left out.
+    It checks the dependencies of all routes, including routers, web sockets and mounted
+    applications, and the dependencies of dependencies.  Dependencies that ``dependency_overrides``
+    replaces are left out.
 
     Args:
         app: the FastAPI application.
-        provider: what it will ask for generators.
+        provider: the provider that must have the generators.
 
     Raises:
         GeneratorMissingError: a name is unknown; the error names similar ones.
@@ -96,7 +97,7 @@ def _names_in(app: Any, overrides: Mapping[Any, object]) -> Iterator[str]:  # no
         app = app.app  # a middleware around it
     overrides = getattr(app, "dependency_overrides", overrides)
     routes = getattr(app, "routes", None) or ()
-    # Later versions of FastAPI keep an included router apart; the function gives its routes.
+    # Later versions of FastAPI keep an included router separate; this function returns its routes.
     flat: Any = getattr(routing, "iter_route_contexts", iter)
     for route in flat(routes):
         dependant = getattr(route, "dependant", None)
@@ -115,25 +116,25 @@ def _names_of(dependant: Any, overrides: Mapping[Any, object]) -> Iterator[str]:
         yield from _names_of(each, overrides)
 
 
-# Coroutine functions, all of them: FastAPI runs others in a thread, at ten times the cost.
+# All dependencies are coroutine functions: FastAPI runs others in a thread, at ten times the cost.
 
 
 async def provider(connection: HTTPConnection) -> Provider:
-    """Return the provider that the lifespan has opened; a dependency.
+    """Return the provider that the lifespan opened; a dependency.
 
     Raises:
-        NotOpenError: there is none.
+        NotOpenError: there is no open provider.
     """
     return provider_of(connection)
 
 
 @cache
 def generator(name: str = SHARE) -> Callable[[HTTPConnection], Awaitable[AnyGenerator]]:
-    """Return a dependency that gives a generator by its name.
+    """Return a dependency that provides a generator by its name.
 
-    With `lifespan` an application that names a generator which is not there does not start.
+    With `lifespan`, an application that names a missing generator does not start.
 
-    It is the same one for the same name, so that a test can put another generator in its place::
+    The same name gives the same dependency, so a test can replace it::
 
         OrderIds = Annotated[IdGenerator, Depends(generator("order"))]
 
@@ -142,7 +143,7 @@ def generator(name: str = SHARE) -> Callable[[HTTPConnection], Awaitable[AnyGene
             ...  # requests: 1, 2, 3
 
     Args:
-        name: the generator's; ``__share__`` by default.
+        name: the generator's name; ``__share__`` by default.
     """
 
     async def dependency(connection: HTTPConnection) -> AnyGenerator:
@@ -153,4 +154,4 @@ def generator(name: str = SHARE) -> Callable[[HTTPConnection], Awaitable[AnyGene
 
 
 Ids: TypeAlias = Annotated[Provider, Depends(provider)]
-"""The provider that the lifespan has opened, as the annotation of a parameter."""
+"""The provider that the lifespan opened, as the annotation of a parameter."""

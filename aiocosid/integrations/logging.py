@@ -39,7 +39,7 @@ __all__ = ("LEVELS", "LoggingInstrument")
 
 LEVELS: Final[Mapping[type[Event], int]] = {
     SegmentFetched: logging.DEBUG,
-    # The logger `aiocosid` has a warning of the first failure already.
+    # The logger `aiocosid` already has a warning about the first failure.
     FetchFailed: logging.INFO,
     Starved: logging.INFO,
     DistanceChanged: logging.DEBUG,
@@ -51,24 +51,24 @@ LEVELS: Final[Mapping[type[Event], int]] = {
     RingEmptied: logging.WARNING,
     MachineIdDistributed: logging.DEBUG,
     MachineIdGuarded: logging.DEBUG,
-    MachineIdGuardFailed: logging.INFO,  # as FetchFailed
+    MachineIdGuardFailed: logging.INFO,  # like FetchFailed
     MachineIdLost: logging.ERROR,
     MachineIdsQuarantined: logging.WARNING,
     SpanLeased: logging.DEBUG,
-    CacheLost: logging.INFO,  # as FetchFailed
+    CacheLost: logging.INFO,  # like FetchFailed
     CacheFound: logging.INFO,
 }
 """The level of each event's line."""
 
 
 class LoggingInstrument:
-    """An `aiocosid.Instrument` that writes a line for each event.
+    """An `aiocosid.Instrument` that logs a line for each event.
 
-    ``shop.order: fetch failed error='redis: ...' attempt=2 took=0.004``.  A record has an attribute
-    ``aiocosid``, a dict of the event's name and its facts, for handlers that write JSON.
+    ``shop.order: fetch failed error='redis: ...' attempt=2 took=0.004``.  Each record has an
+    attribute ``aiocosid``, a dict of the event's name and facts, for handlers that write JSON.
 
     Above the level DEBUG, a line with the same event, namespace, name and kind of error as an
-    earlier one is suppressed for some seconds; the next one says how many were.
+    earlier one is suppressed for some seconds; the next line says how many were suppressed.
     """
 
     __slots__ = ("_levels", "_limiter", "_logger")
@@ -83,21 +83,22 @@ class LoggingInstrument:
         """Choose what is written.
 
         Args:
-            logger: where to; the logger ``aiocosid.abc.events`` by default.
+            logger: the logger; ``aiocosid.abc.events`` by default.
             levels: levels of events that differ from `LEVELS`.
-            pause: seconds between two similar lines; 0 writes all of them.
+            pause: seconds between two similar lines; 0 writes all lines.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
         if not isfinite(pause) or pause < 0:
-            raise InvalidArgumentError("pause", pause, expected="a finite time of at least 0")
+            rule = "must be a finite number of seconds, 0 or more"
+            raise InvalidArgumentError("pause", pause, rule)
         self._logger: Final = logger or logging.getLogger("aiocosid.abc.events")
         self._levels: Final = {**LEVELS, **(levels or {})}
         self._limiter: Final = LineLimiter(pause)
 
     def on_event(self, event: Event, /) -> None:
-        """Write the line of an event, or leave it out."""
+        """Log an event, or leave it out."""
         level = self._levels.get(type(event), logging.DEBUG)
         if not self._logger.isEnabledFor(level):
             return
@@ -139,5 +140,5 @@ def _words(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
-def _plain(fact: Any) -> Any:  # noqa: ANN401 - whatever an event tells
+def _plain(fact: Any) -> Any:  # noqa: ANN401 - any fact of an event
     return f"{type(fact).__name__}: {fact}" if isinstance(fact, Exception) else fact

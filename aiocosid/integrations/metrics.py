@@ -1,4 +1,4 @@
-"""The metrics: their names, and how events and statistics measure them.
+"""The metrics: their names, and how they are computed from events and statistics.
 
 One list for Prometheus and for OpenTelemetry; docs/reference/metrics.md shows it.
 """
@@ -51,11 +51,14 @@ __all__ = (
 )
 
 BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Seconds.  A store answers in a millisecond, or within the 2 s of a generator's call."""
+"""Bounds in seconds.  A store answers within a millisecond, or within the 2 s of a generator's
+call.
+"""
 
 _NAMED: Final = ("aiocosid.namespace", "aiocosid.name")
 _REASONED: Final = (*_NAMED, "aiocosid.reason")
-# No instance id: it is another one in each process, and a metrics server knows which it asked.
+# There is no instance id, because it differs in each process, and a metrics server knows which
+# process it scraped.
 _MACHINE: Final = ("aiocosid.namespace",)
 
 Where: TypeAlias = tuple[str, ...]
@@ -67,9 +70,9 @@ class Metric:
     """One metric, named as OpenTelemetry does.
 
     Attributes:
-        kind: what it is.
-        name: with dots.
-        unit: as UCUM writes it: seconds, or a thing in braces.
+        kind: the kind of metric.
+        name: the name, with dots.
+        unit: the unit in UCUM's notation: seconds, or a noun in braces.
         description: its meaning.
         attributes: the attributes that distinguish its series.
         merge: combines the values of two generators with the same attributes.
@@ -166,7 +169,7 @@ MEASURED: Final = (
     LOSSES,
     QUARANTINES,
 )
-"""Made of events."""
+"""The metrics that are made from events."""
 
 IDS_HANDED_OUT: Final = _counter(
     "aiocosid.ids.handed_out", "{id}", "Ids given to callers.", merge=add
@@ -207,7 +210,7 @@ READ: Final = (
     LEASE_LEFT,
     MARK,
 )
-"""Read from statistics."""
+"""The metrics that are read from statistics."""
 
 
 class Value(NamedTuple):
@@ -227,8 +230,8 @@ class Value(NamedTuple):
 def measurements(event: Event) -> Iterator[Value]:
     """Return what an event adds to the metrics.
 
-    A counter for alerts is written as 0 first, at the first segment, the opening or the first
-    machine id, because a server sees no increase in a series that begins at 1.
+    A counter for alerts is first written as 0, at the first segment, the opening or the first
+    machine id, because a metrics server sees no increase in a series that begins at 1.
     """
     where = (event.namespace, event.name)
     match event:

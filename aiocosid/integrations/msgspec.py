@@ -5,7 +5,7 @@
     encoder = msgspec.json.Encoder(enc_hook=enc_hook)
     decoder = msgspec.json.Decoder(Order, dec_hook=dec_hook)
 
-Without the hooks msgspec refuses such an id: it never writes it as a number.
+Without the hooks msgspec refuses such an id; it never writes the id as a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def enc_hook(value: object) -> str:
     """Return the text of an id.
 
     Raises:
-        NotImplementedError: it is something else; a hook of your own may go on with it.
+        NotImplementedError: the value is something else, which your own hook may handle.
     """
     if isinstance(value, TypedId):
         return str(value)
@@ -27,12 +27,12 @@ def enc_hook(value: object) -> str:
 
 
 def dec_hook(kind: type, value: object) -> object:
-    """Return the id of a text; msgspec names the field if there is none.
+    """Return the id for a text; msgspec names the field if the text is not an id.
 
     Raises:
-        InvalidIdError: it is not the text of an id of that class; msgspec raises a
-            ``ValidationError`` from it.
-        NotImplementedError: the type is another one; a hook of your own may go on with it.
+        InvalidIdError: the text is not an id of that class; msgspec raises a ``ValidationError``
+            from it.
+        NotImplementedError: the type is another one, which your own hook may handle.
     """
     if issubclass(kind, TypedId):
         return kind.parse(value)
@@ -43,7 +43,7 @@ def schema_hook(kind: type) -> dict[str, object]:
     """Return the JSON Schema of an id.
 
     Raises:
-        NotImplementedError: the type is another one; a hook of your own may go on with it.
+        NotImplementedError: the type is another one, which your own hook may handle.
     """
     if issubclass(kind, TypedId):
         return kind.json_schema()

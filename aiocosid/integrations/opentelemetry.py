@@ -29,10 +29,10 @@ __all__ = ("OpenTelemetryInstrument",)
 class OpenTelemetryInstrument:
     """An `aiocosid.Instrument` that measures events, and reads statistics at each collection.
 
-    One serves any number of providers, event loops and threads; docs/reference/metrics.md lists its
-    metrics.  A meter keeps the metrics made on it, so make one instrument and keep it.  The SDK's
-    locks are not re-entrant, so with this instrument a signal handler or finalizer must not take
-    ids itself.
+    One instrument serves any number of providers, event loops and threads;
+    docs/reference/metrics.md lists its metrics.  A meter keeps the metrics that were created on it,
+    so create one instrument and keep it.  The SDK's locks are not re-entrant, so with this
+    instrument a signal handler or finalizer must not take ids.
     """
 
     __slots__ = ("_instruments", "_watched")
@@ -60,11 +60,11 @@ class OpenTelemetryInstrument:
                 instrument.record(value, attributes)
 
     def watch(self, generators: Generators) -> AbstractContextManager[None]:
-        """Read the statistics of generators at each collection, for the length of a ``with`` block.
+        """Read the statistics of generators at each collection, during a ``with`` block.
 
         Args:
-            generators: a provider, whose generators may come and go; or a mapping of generators.
-                A forked child forgets them.
+            generators: a provider, whose generators may change; or a mapping of generators.  A
+                forked child forgets them.
         """
         return self._watched.watch(generators)
 
@@ -96,7 +96,7 @@ def _observations(metric: Metric, reading: _Reading, _: CallbackOptions) -> Iter
 
 
 class _Reading:
-    """The values that the metrics of one collection share; each metric is read once in it."""
+    """The values that the metrics of a collection share; each metric is read once in it."""
 
     __slots__ = ("_found", "_observed", "_watched")
 

@@ -45,13 +45,13 @@ __all__ = ("PrometheusInstrument", "scraped")
 class PrometheusInstrument:
     """An `aiocosid.Instrument` that counts events, and reads statistics at each scrape.
 
-    One serves any number of providers, event loops and threads; docs/reference/metrics.md lists its
-    metrics.  prometheus_client's locks are not re-entrant, so with this instrument a signal handler
-    or finalizer must not take ids itself.
+    One instrument serves any number of providers, event loops and threads;
+    docs/reference/metrics.md lists its metrics.  prometheus_client's locks are not re-entrant, so
+    with this instrument a signal handler or finalizer must not take ids.
 
     In prometheus_client's multiprocess mode another process answers the scrape.  So the statistics
-    are written to its files, at most once a second: in the second after an event, and for as long
-    as ids are taken.  An idle process writes nothing.
+    are written to prometheus_client's files, at most once a second: in the second after an event,
+    and as long as ids are taken.  An idle process writes nothing.
     """
 
     __slots__ = ("_collectors", "_families", "_registry", "_watched", "_writer")
@@ -63,7 +63,7 @@ class PrometheusInstrument:
             registry: the registry; prometheus_client's own by default.
 
         Raises:
-            InvalidArgumentError: the registry already has metrics of these names.
+            InvalidArgumentError: the registry already has metrics with these names.
         """
         self._registry: Final = registry
         self._watched: Final = Watched()
@@ -76,8 +76,8 @@ class PrometheusInstrument:
                 registry.register(collector)
             except ValueError as error:
                 self.close()
-                expected = "one without metrics of aiocosid; share its PrometheusInstrument"
-                raise InvalidArgumentError("registry", registry, expected=expected) from error
+                rule = "has metrics of aiocosid already; share its PrometheusInstrument"
+                raise InvalidArgumentError("registry", registry, rule) from error
             self._collectors.append(collector)
 
     def on_event(self, event: Event, /) -> None:
@@ -93,11 +93,11 @@ class PrometheusInstrument:
 
     @contextmanager
     def watch(self, generators: Generators) -> Generator[None]:
-        """Read the statistics of generators at each scrape, for the length of a ``with`` block.
+        """Read the statistics of generators at each scrape, during a ``with`` block.
 
         Args:
-            generators: a provider, whose generators may come and go; or a mapping of generators.
-                A forked child forgets them.
+            generators: a provider, whose generators may change; or a mapping of generators.  A
+                forked child forgets them.
         """
         write = _nothing if self._writer is None else self._writer.write
         try:
@@ -106,9 +106,9 @@ class PrometheusInstrument:
                 try:
                     yield
                 finally:
-                    write()  # the last counts
+                    write()  # the final counts
         finally:
-            write()  # and no gauge is left
+            write()  # so that no gauge is left
 
     def close(self) -> None:
         """Unregister the metrics; idempotent."""
@@ -117,10 +117,10 @@ class PrometheusInstrument:
 
 
 def scraped(generators: Generators) -> tuple[str, bytes]:
-    """Return the metrics that are read from generators' statistics, as Prometheus scrapes them.
+    """Return the metrics from generators' statistics, in the format that Prometheus scrapes.
 
-    For generators without a `PrometheusInstrument`: those that are made from events are missing,
-    and a count falls when a generator is opened anew.
+    It is for generators without a `PrometheusInstrument`: metrics that are made from events are
+    missing, and a count falls when a generator is reopened.
 
     Args:
         generators: a provider; or a mapping of generators.
@@ -143,7 +143,7 @@ class _Reader:
         self._watched = watched
 
     def describe(self) -> Iterator[_Family]:
-        """Return the metrics that will exist, so that the registry can refuse names that it has."""
+        """Return the metrics that will exist, so that the registry can refuse duplicate names."""
         return map(_read_family, READ)
 
     def collect(self) -> Iterator[_Family]:
@@ -156,7 +156,7 @@ class _Reader:
 
 
 def _nothing() -> None:
-    """Do nothing: this process is scraped itself."""
+    """Do nothing, because this process itself is scraped."""
 
 
 def _is_multiprocess() -> bool:
@@ -164,16 +164,18 @@ def _is_multiprocess() -> bool:
 
 
 _MODES: Final[dict[object, _Mode]] = {add: "livesum", min: "livemin", max: "livemax"}
-"""How prometheus_client merges the gauges of processes, by how ours merge those of generators."""
+"""How prometheus_client merges processes' gauges, by how those of generators are merged."""
 
 _UNKNOWN: Final[dict[object, float]] = {add: 0.0, min: inf, max: 0.0}
-"""What a gauge is that has no value any more, and changes no merged one: none can be removed."""
+"""The value of a gauge that no longer has one: a gauge cannot be removed, and this value does not
+change a merged one.
+"""
 
 _WRITE_DELAY: Final = 1.0  # seconds
 
 
 class _Writer:
-    """Writes the statistics of this process to where a scrape in another one reads them."""
+    """Writes this process's statistics to files that a scrape in another process reads."""
 
     __slots__ = ("__weakref__", "_due_on", "_lock", "_pid", "_watched", "_written", "families")
 
@@ -184,16 +186,16 @@ class _Writer:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin anew, also in a forked child, whose counts begin at 0."""
+        """Reset all state, also in a forked child, whose counts begin at 0."""
         self._pid = os.getpid()
         self._lock = RLock()
         self._due_on: asyncio.AbstractEventLoop | None = None
         for metric, series in self._written.items():
-            if metric.kind == "counter":  # gauges stay: they are in the child's file too, as 0
+            if metric.kind == "counter":  # gauges stay, and are 0 in the child's file
                 series.clear()
 
     def write_soon(self) -> None:
-        """Write within a second; at once where no loop of asyncio's runs."""
+        """Write within a second; at once if no asyncio loop is running."""
         if self._pid != os.getpid():
             self._forget()
         if self._due_on is not None and not self._due_on.is_closed():
@@ -211,7 +213,7 @@ class _Writer:
             self.write_soon()
 
     def write(self) -> bool:
-        """Write what has changed; tell whether ids were taken since the last time."""
+        """Write what has changed; return whether ids were taken since the last time."""
         if self._pid != os.getpid():
             self._forget()
         is_active = False
@@ -237,7 +239,7 @@ def _written_family(metric: Metric) -> Counter | Gauge:
     name, about, labels = metric.prometheus_name, metric.description, metric.labels
     if metric.kind == "counter":
         return Counter(name, about, labels, registry=None)
-    # The highest of several machine ids says nothing: each process shows its own.
+    # The highest of several machine ids means nothing, so each process shows its own.
     mode: _Mode = "liveall" if metric is MACHINE_ID else _MODES[metric.merge]
     return Gauge(name, about, labels, registry=None, multiprocess_mode=mode)
 

@@ -1,7 +1,7 @@
 """Django REST framework: serializers and serializer fields that show ids as text."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ModelSerializer: Any = serializers.ModelSerializer
 
 
 class _IdField(_Field):  # type: ignore[misc]  # as above
-    """Turns what a class of ids refuses into an error of the field."""
+    """Turns a value that an id class refuses into an error of the field."""
 
-    default_error_messages = {"invalid": "{reason}"}  # noqa: RUF012 - the framework's own way
+    default_error_messages = {"invalid": "{reason}"}  # noqa: RUF012 - the framework's convention
 
     def to_internal_value(self, data: object) -> object:
-        """Return the id of a request's value."""
+        """Return the id for a value in a request."""
         try:
             return self.read(data)
         except InvalidIdError as error:
@@ -54,20 +54,20 @@ class Int64StrField(_IdField):
 
 
 class TypedIdField(_IdField):
-    """An id of a class of `TypedId`; the model's field may hold the id or its number."""
+    """An id of a `TypedId` class; the model's field may hold the id or its number."""
 
     def __init__(self, kind: type[TypedId], **options: object) -> None:
         """Describe the field.
 
         Args:
             kind: the class of its ids.
-            options: those of every serializer field.
+            options: the options of every serializer field.
         """
         super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]  # as above
         self.kind = kind
 
     def read(self, data: object) -> TypedId:
-        """Return the id of a text with the prefix."""
+        """Return the id for a text with the prefix."""
         return self.kind.parse(data)
 
     def to_representation(self, value: int | str) -> str:
@@ -76,11 +76,11 @@ class TypedIdField(_IdField):
 
 
 class IdModelSerializer(_ModelSerializer):  # type: ignore[misc]  # as above
-    """A `ModelSerializer` that shows the ids of aiocosid as text, in keys to their rows too.
+    """A `ModelSerializer` that shows aiocosid's ids as text, also in relations to their rows.
 
-    Those are the fields of the model that are a `CosIdField`, or a ``BigIntegerField`` with a
+    These are the model's fields that are a `CosIdField`, or a ``BigIntegerField`` with a
     `CosIdDefault`.  Each gets an `Int64StrField`; a relation to such a primary key gets one as the
-    ``pk_field`` of its `PrimaryKeyRelatedField`.  Fields that the class declares stay as they are.
+    ``pk_field`` of its `PrimaryKeyRelatedField`.  Fields that the class declares stay unchanged.
     """
 
     def build_standard_field(
@@ -90,7 +90,7 @@ class IdModelSerializer(_ModelSerializer):  # type: ignore[misc]  # as above
         field_class, options = super().build_standard_field(field_name, model_field)
         if not _is_id(model_field):
             return field_class, options
-        bounds = {"max_value", "min_value"}  # of 64 bits: the field has its own
+        bounds = {"max_value", "min_value"}  # 64-bit bounds; the field has its own
         return Int64StrField, {key: options[key] for key in options.keys() - bounds}
 
     def build_relational_field(
@@ -101,7 +101,7 @@ class IdModelSerializer(_ModelSerializer):  # type: ignore[misc]  # as above
         """Return the class and the options of a relation."""
         field_class, options = super().build_relational_field(field_name, relation_info)
         key = relation_info.related_model._meta.pk
-        while key.remote_field:  # the key of a model that inherits from another
+        while key.remote_field:  # the key of a model that inherits from another model
             key = key.target_field
         if _is_id(key) and issubclass(field_class, serializers.PrimaryKeyRelatedField):
             options["pk_field"] = Int64StrField()

@@ -1,4 +1,4 @@
-"""Common to the web frameworks: the source of the provider, and where requests find it."""
+"""Common to the web frameworks: the source of the provider, and its place for requests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ("STATE_KEY", "Source", "opened")
 Source: TypeAlias = (
     AbstractAsyncContextManager[Provider] | Callable[[], AbstractAsyncContextManager[Provider]]
 )
-"""A provider to be opened, as `connect` and `configure` return it, or what makes one."""
+"""A provider from `connect` or `configure` that is not open yet, or a function that creates one."""
 
-STATE_KEY: Final = "aiocosid"  # of the provider in the state of an application
+STATE_KEY: Final = "aiocosid"  # the provider's key in the state of an application
 
 
 @asynccontextmanager
 async def opened(source: Source, *, default: bool = True) -> AsyncGenerator[Provider]:
-    """Keep a provider open, by default also as the process's default one.
+    """Keep a provider open, by default also as the process's default provider.
 
-    A request that gets no id is answered soon: see `IdProvider.fail_fast`.
+    A request that cannot get an id is answered soon: see `IdProvider.fail_fast`.
 
     Raises:
-        InvalidArgumentError: the source is no provider and returns none.
+        InvalidArgumentError: the source is not a provider and returns none.
     """
-    # The result of `asynccontextmanager` can be called as well: it is a decorator.
+    # The result of `asynccontextmanager` can also be called, because it is a decorator.
     given: Any = source
     entered: Any = given
     if not _can_be_entered(given) and callable(given):
@@ -38,12 +38,11 @@ async def opened(source: Source, *, default: bool = True) -> AsyncGenerator[Prov
     if not _can_be_entered(entered):
         if isinstance(entered, Coroutine):
             entered.close()  # otherwise Python would warn that it was never awaited
-        expected = "a provider, as `connect` returns it, or an @asynccontextmanager that yields one"
-        raise InvalidArgumentError("source", given, expected=expected)
+        rule = "must be a provider from `connect`, or an @asynccontextmanager that yields one"
+        raise InvalidArgumentError("source", given, rule)
     async with entered as provider:
         if not isinstance(provider, Provider):
-            expected = f"a context manager that yields the provider; it gave {provider!r}"
-            raise InvalidArgumentError("source", given, expected=expected)
+            raise InvalidArgumentError("source", given, f"must yield a provider, not {provider!r}")
         if isinstance(provider, IdProvider | ConfiguredProvider):
             provider.fail_fast()
         with use_provider(provider) if default else nullcontext():

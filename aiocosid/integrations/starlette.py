@@ -1,6 +1,6 @@
-"""Ids in Starlette: a lifespan, the provider of a request, and an answer to errors.
+"""Ids in Starlette: a lifespan, the provider of a request, and answers to errors.
 
-FastAPI has a module of its own, which adds dependencies.
+FastAPI has its own module, which adds dependencies.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def lifespan(
 ) -> Callable[[object], AbstractAsyncContextManager[dict[str, object]]]:
     """Return a lifespan that keeps the provider open while the application serves.
 
-    Requests find the provider by `provider_of`, other code as the process's default one.  If it
-    cannot be opened, the application does not start.  In a lifespan of your own, enter this one and
-    pass on the state that it yields::
+    Requests find the provider with `provider_of`, and other code finds it as the process's default
+    provider.  If it cannot be opened, the application does not start.  In your own lifespan, enter
+    this one and pass on the state that it yields::
 
         ids = lifespan(aiocosid.configure("ids.toml"))
 
@@ -48,8 +48,8 @@ def lifespan(
                 yield {**state, "db": db}
 
     Args:
-        source: a provider that is not open yet; or a function that returns one, or any asynchronous
-            context manager of one, and is called at each start.
+        source: a provider that is not open yet; or a function, called at each start, that returns a
+            provider or an asynchronous context manager of one.
     """
 
     @asynccontextmanager
@@ -61,13 +61,13 @@ def lifespan(
 
 
 def provider_of(connection: HTTPConnection) -> Provider:
-    """Return the provider that the lifespan has opened; without one, the process's default.
+    """Return the provider that the lifespan opened, or else the process's default provider.
 
     Args:
         connection: the request or the web socket.
 
     Raises:
-        NotOpenError: there is none.
+        NotOpenError: there is no open provider.
     """
     found: Provider | None = connection.scope.get("state", {}).get(STATE_KEY)
     if found is not None:
@@ -75,42 +75,42 @@ def provider_of(connection: HTTPConnection) -> Provider:
     try:
         return default_provider()
     except NotOpenError:
-        # A test client runs the lifespan only inside of its ``with`` block, some never do.
+        # A test client runs the lifespan only inside its ``with`` block, and some never run it.
         what = "the application's provider (is lifespan=lifespan(...) set, and does it run?)"
         raise NotOpenError(what) from None
 
 
 def generator_of(connection: HTTPConnection, name: str = SHARE) -> AnyGenerator:
-    """Return a generator of the provider that the lifespan has opened.
+    """Return a generator of the provider that the lifespan opened.
 
     Args:
         connection: the request or the web socket.
-        name: the generator's; ``__share__`` by default.
+        name: the generator's name; ``__share__`` by default.
 
     Raises:
-        GeneratorMissingError: the provider has no generator of that name.
-        NotOpenError: there is no provider.
+        GeneratorMissingError: the provider has no generator with that name.
+        NotOpenError: there is no open provider.
     """
     return generator_named(name, provider_of(connection))
 
 
 def handle_errors(app: Starlette) -> None:
-    """Answer requests that fail by a `CosIdError`, and log them without a flood.
+    """Answer requests that fail with a `CosIdError`, and limit their log lines.
 
-    A ``retryable`` error is answered with 503 and ``Retry-After``.  The others are mistakes or need
-    an operator: they are answered with 500, or raised on if the application is in debug mode.  A
-    web socket is closed, with code 1013 ("try again later") or 1011.
+    A ``retryable`` error is answered with 503 and ``Retry-After``.  Other errors are mistakes or
+    need an operator: they are answered with 500, or raised again if the application is in debug
+    mode.  A web socket is closed with code 1013 ("try again later") or 1011.
 
-    The logger ``aiocosid.requests`` gets at most one line a second for one cause, which says how
-    many were left out; at level ``DEBUG`` with a traceback.  A mounted application answers its own
-    errors, so call it for each.
+    The logger ``aiocosid.requests`` gets at most one line per second for each cause, which says how
+    many were left out; at level ``DEBUG`` it has a traceback.  A mounted application answers its
+    own errors, so call this for each application.
 
     Args:
         app: a Starlette or FastAPI application.
     """
     failures = FailureLog()
 
-    async def answer(connection: Any, error: Any) -> Response | None:  # noqa: ANN401 - as Starlette
+    async def answer(connection: Any, error: Any) -> Response | None:  # noqa: ANN401 - as in Starlette
         if app.debug and not error.retryable:
             raise error
         if connection.scope["type"] == "websocket":

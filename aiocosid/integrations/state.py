@@ -1,4 +1,4 @@
-"""What a generator's statistics say of its state: read once, for health checks and dashboards."""
+"""A generator's state from its statistics: read once, for health checks and dashboards."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class GeneratorState:
     """The state of one generator.
 
     Attributes:
-        pictures: its statistics and those inside, the outermost first: of a wrapped generator, a
-            lease, a distributor.
-        core: of these the one that counts ids; the first if none does.
-        lease: that of its machine id; None if it has none.
-        chain: that of its chain or segment; None if it has none.
+        pictures: its statistics and the inner ones, the outermost first: those of a wrapped
+            generator, a lease or a distributor.
+        core: the statistics that count ids; the first ones if none do.
+        lease: the statistics of its machine id's lease; None if it has none.
+        chain: the statistics of its chain or segment; None if it has none.
         error: the latest error of its store; None after a success.
-        tells_end: whether it tells without being asked for an id that it hands out no more.
-        ended: why it hands out no more ids; None if it does.
-        remaining: ids in hand; None if it counts none.
-        calls: its calls to its store, and those of them that failed; None without a store.
+        tells_end: whether the statistics alone show that it no longer issues ids.
+        ended: why it no longer issues ids; None if it does.
+        remaining: buffered ids; None if it does not count them.
+        calls: its calls to its store, and how many of them failed; None without a store.
     """
 
     def __init__(self, statistics: Statistics) -> None:
@@ -44,14 +44,14 @@ class GeneratorState:
         self.error: Exception | None = _first(getattr(each, "last_error", None) for each in found)
         self.remaining: int | None = _first(getattr(each, "remaining", None) for each in found)
         self.calls = _first(map(calls_of, found))
-        # Of a group that is over the end is told inside: the outermost that tells it counts.
+        # The end of a group is told by inner statistics, so the outermost ones that tell it count.
         tells = [each for each in found if hasattr(each, "ended")]
         self.tells_end = bool(tells)
         self.ended: CosIdError | None = tells[0].ended if tells else None
 
     @property
     def has_machine_id(self) -> bool:
-        """Whether it needs no machine id, or has one that is valid."""
+        """Whether it needs no machine id, or has a valid one."""
         lease = self.lease
         return lease is None or (lease.machine_id is not None and lease.seconds_left > 0)
 
@@ -68,7 +68,7 @@ def _pictures_of(statistics: Any) -> Iterator[Any]:  # noqa: ANN401 - a dataclas
 
 
 def calls_of(picture: Any) -> tuple[int, int] | None:  # noqa: ANN401 - a dataclass of any kind
-    """Return the calls to a store that statistics count, and those of them that failed."""
+    """Return how many calls to a store the statistics count, and how many of them failed."""
     for name in ("fetches", "grants", "renewals"):
         answered = getattr(picture, name, None)
         if answered is not None:

@@ -1,4 +1,4 @@
-"""Ids in Taskiq: a provider for as long as a worker runs, and dependencies of its tasks."""
+"""Ids in Taskiq: a provider that is open while a worker runs, and dependencies of its tasks."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 __all__ = ("Ids", "generator", "provider", "setup_ids")
 
 _NAMES: Final[dict[Callable[..., object], str]] = {}
-"""Of each dependency that gives a generator: the generator's name."""
+"""The generator's name for each dependency."""
 
 
 def setup_ids(broker: AsyncBroker, source: Source) -> None:
     """Keep a provider open in each worker process of a broker.
 
-    Tasks find it by `generator` and `Ids`, other code as the process's default provider.  If it
-    cannot be opened, or lacks a generator that a task depends on, the worker does not start.
-    Processes that only send tasks open nothing; an ``InMemoryBroker`` is a worker itself.
+    Tasks find it with `generator` and `Ids`, and other code finds it as the process's default
+    provider.  If it cannot be opened, or lacks a generator on which a task depends, the worker does
+    not start.  Processes that only send tasks open nothing; an ``InMemoryBroker`` is itself a
+    worker.
 
     Args:
         broker: the broker, before its ``startup()``.
-        source: a provider that is not open yet; or a function that returns one, or any asynchronous
-            context manager of one, and is called at each start.
+        source: a provider that is not open yet; or a function, called at each start, that returns a
+            provider or an asynchronous context manager of one.
     """
     ids = _KeptOpen(source)
 
@@ -69,16 +70,16 @@ async def provider(context: Annotated[Context, TaskiqDepends()]) -> Provider:
 
 @cache
 def generator(name: str = SHARE) -> Callable[..., Awaitable[AnyGenerator]]:
-    """Return a dependency that gives a generator by its name.
+    """Return a dependency that provides a generator by its name.
 
-    It is the same one for the same name, so that a test can put another generator in its place::
+    The same name gives the same dependency, so a test can replace it::
 
         OrderIds = Annotated[IdGenerator, TaskiqDepends(generator("order"))]
 
         broker.dependency_overrides[generator("order")] = lambda: counted
 
     Args:
-        name: the generator's; ``__share__`` by default.
+        name: the generator's name; ``__share__`` by default.
     """
 
     async def dependency(ids: Annotated[Provider, TaskiqDepends(provider)]) -> AnyGenerator:
@@ -93,9 +94,9 @@ Ids: TypeAlias = Annotated[Provider, TaskiqDepends(provider)]
 
 
 class _KeptOpen:
-    """Opens and closes a source in one task, whatever tasks `open` and `close` are called in.
+    """Opens and closes a source in one task, whichever tasks call `open` and `close`.
 
-    A source of a user's may hold a task group, which cannot be left in another task.
+    A user's own source may contain a task group, which cannot be exited in another task.
     """
 
     def __init__(self, source: Source) -> None:
@@ -104,7 +105,7 @@ class _KeptOpen:
         self._ending = asyncio.Event()
 
     async def open(self, check: Callable[[Provider], object] = lambda _: None) -> Provider:
-        """Open it, and check it; what either raises is raised, and nothing is open then."""
+        """Open and check it; if either raises, nothing stays open."""
         self._ending = asyncio.Event()
         is_open: asyncio.Future[Provider] = asyncio.get_running_loop().create_future()
 
@@ -137,7 +138,7 @@ def _check_names(functions: Iterable[Callable[..., object]], provider: Provider)
     """Raise unless the provider has all generators that functions depend on.
 
     Raises:
-        InvalidArgumentError: it has not; the error has the names that there are.
+        InvalidArgumentError: a generator is missing; the error lists the existing names.
     """
     for function in functions:
         for name in _names_of(function):
@@ -145,11 +146,11 @@ def _check_names(functions: Iterable[Callable[..., object]], provider: Provider)
 
 
 def _names_of(function: Callable[..., object]) -> Iterator[str]:
-    """Return the names that the parameters of a function ask for, or those of its dependencies."""
+    """Return the names that a function's parameters, or those of its dependencies, request."""
     try:
         parameters = signature(function, eval_str=True).parameters.values()
     except (NameError, TypeError, ValueError):
-        return  # the framework says so itself, if it cannot read it either
+        return  # the framework reports it, if it cannot read it either
     for parameter in parameters:
         marks: tuple[Any, ...] = getattr(parameter.annotation, "__metadata__", ())
         for mark in (*marks, parameter.default):

@@ -1,8 +1,8 @@
 """Ids in Temporal: a plugin that keeps the provider open while a worker runs.
 
-Activities take ids from the process's default provider.  Once this module is imported, the code of
-a workflow gets none, because a replay would get others: it raises `WrongLoopError`, which fails the
-workflow task, and Temporal tries that again once a corrected worker runs.
+Activities take ids from the process's default provider.  Once this module is imported, workflow
+code gets no ids, because a replay would get different ones.  It raises `WrongLoopError` instead,
+which fails the workflow task; Temporal retries the task once a corrected worker runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ("CosIdWorkerPlugin",)
 
-# What the sandbox of a workflow cannot load anew, as a workflow's module imports its activities'.
+# These modules are imported by a workflow's module through its activities, but a workflow's sandbox
+# cannot reload them.
 _PASSED_THROUGH = ("aiocosid", "aiosqlite", "anyio", "sniffio")
 
 
@@ -40,16 +41,16 @@ class CosIdWorkerPlugin(SimplePlugin):
         async def new_order_id() -> int:
             return await aiocosid.generator_named("order").next_id()
 
-    If it cannot be opened, ``Worker.run`` raises, before the first task is taken.  Modules of
-    workflows may import aiocosid.  A `Replayer` with this plugin opens nothing.
+    If the provider cannot be opened, ``Worker.run`` raises before the first task is taken.
+    Workflow modules may import aiocosid.  A `Replayer` with this plugin opens nothing.
 
     Args:
-        source: a provider that is not open yet; or a function that returns one, or any asynchronous
-            context manager of one, and is called each time a worker runs.
+        source: a provider that is not open yet; or a function, called each time a worker runs, that
+            returns a provider or an asynchronous context manager of one.
     """
 
     def __init__(self, source: Source) -> None:
-        plugin: Any = super()  # its types are known in part only
+        plugin: Any = super()  # its types are only partly known
         plugin.__init__("aiocosid", workflow_runner=_with_aiocosid)
         self._source = source
 
@@ -74,7 +75,7 @@ refuse_loops(_refuse_in_workflow)
 
 
 def _with_aiocosid(runner: WorkflowRunner | None) -> Any:  # noqa: ANN401 - Temporal's parameter
-    """Let a sandbox use the aiocosid that is loaded already; another runner stays as it is."""
+    """Let a sandbox use the loaded aiocosid; another kind of runner stays unchanged."""
     if isinstance(runner, SandboxedWorkflowRunner):
         restrictions = runner.restrictions.with_passthrough_modules(*_PASSED_THROUGH)
         return replace(runner, restrictions=restrictions)

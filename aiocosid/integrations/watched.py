@@ -1,4 +1,4 @@
-"""Generators whose statistics are read when metrics are collected; their counts never go back."""
+"""Generators whose statistics are read for metrics; their counts never fall."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GeneratorTally:
 
     Attributes:
         generator: the generator; None once it is no longer watched.
-        again: gives it also then, if it is still there: it may be watched again.
+        again: returns the generator even then, if it still exists, because it may be watched again.
     """
 
     __slots__ = ("_before", "_life", "_now", "again", "generator")
@@ -57,9 +57,9 @@ class GeneratorTally:
         self._life: tuple[int, ...] = ()
 
     def note(self, statistics: Statistics, counts: Iterable[Value]) -> None:
-        """Take note of where its counts are.
+        """Record the generator's current counts.
 
-        A thread other than the generator's may read in the middle of a step, and see a lower count.
+        A thread other than the generator's may read during a step, and see a lower count.
         """
         life = _life(statistics) or self._life
         if any(now < before for now, before in zip(life, self._life, strict=False)):
@@ -70,14 +70,14 @@ class GeneratorTally:
             self._now[metric, where] = max(value, self._now.get((metric, where), 0))
 
     def totals(self) -> dict[Series, float]:
-        """Return its counts."""
+        """Return the generator's counts."""
         found = dict(self._before)
         _add(found, self._now)
         return found
 
 
 class Tallies:
-    """The counts of all generators, including those that are gone."""
+    """The counts of all generators, including those that no longer exist."""
 
     __slots__ = ("_gone", "_tallies")
 
@@ -86,7 +86,7 @@ class Tallies:
         self._gone: dict[Series, float] = {}
 
     def of(self, generator: AnyGenerator) -> GeneratorTally:
-        """Return the one of a generator."""
+        """Return the tally of a generator."""
         found = self._tallies.get(id(generator))
         if found is None or generator is not (found.generator or found.again()):
             self._fold(id(generator))
@@ -95,10 +95,10 @@ class Tallies:
         return found
 
     def pop_unwatched(self, watched: Iterable[int]) -> list[GeneratorTally]:
-        """Return those whose generators are not watched any more, and were until now.
+        """Return the tallies whose generators were watched until now, and no longer are.
 
         Args:
-            watched: the identities of those that are.
+            watched: the identities of the watched generators.
         """
         here = set(watched)
         for key, tally in tuple(self._tallies.items()):
@@ -139,7 +139,7 @@ def _life(statistics: Statistics) -> tuple[int, ...]:
         return seen.fetches, seen.failures, seen.ids_fetched, seen.ids_discarded, seen.waits
     if isinstance(statistics, SnowflakeStatistics):
         machine = statistics.machine
-        if machine.machine_id is not None:  # taken once at the opening, and after each loss
+        if machine.machine_id is not None:  # taken once when opened, and after each loss
             return (machine.losses - machine.term,)
     return ()
 
@@ -147,18 +147,18 @@ def _life(statistics: Statistics) -> tuple[int, ...]:
 def _weakly(generator: AnyGenerator) -> Callable[[], AnyGenerator | None]:
     try:
         return weakref.ref(generator)
-    except TypeError:  # a user's, with slots and none for this
+    except TypeError:  # a user's class with slots
         return lambda: None
 
 
 Generators: TypeAlias = "Provider | Mapping[str, AnyGenerator]"
-"""A provider, or generators by any name, of whom each says its own."""
+"""A provider, or generators under any names, each of which has its own."""
 
 _logger = logging.getLogger("aiocosid")
 
 
 class Watched:
-    """The providers of one exporter.  Read from any thread."""
+    """The providers of one exporter, which any thread may read."""
 
     __slots__ = ("__weakref__", "_lock", "_tallies", "_watches")
 
@@ -173,15 +173,15 @@ class Watched:
 
     @contextmanager
     def watch(self, generators: Generators) -> Generator[None]:
-        """Read their statistics for the length of a ``with`` block."""
+        """Read their statistics during a ``with`` block."""
         watch = _Watch(generators)
         self._watches.append(watch)
         try:
             yield
         finally:
-            if watch in self._watches:  # else forked from since
+            if watch in self._watches:  # otherwise the process has forked since
                 self._watches.remove(watch)
-                self.read()  # the last counts of its generators
+                self.read()  # read the final counts of its generators
 
     def read(self) -> dict[Metric, dict[Where, float]]:
         """Return the values of all generators; those with the same attributes are merged.
@@ -200,7 +200,7 @@ class Watched:
                         both = metric.merge(series[where], value) if where in series else value
                         series[where] = both
             for tally in self._tallies.pop_unwatched(here):
-                with suppress(Exception):  # it was logged while it was watched
+                with suppress(Exception):  # the error was logged while it was watched
                     _noted(tally, cast("AnyGenerator", tally.generator).statistics())
                 tally.generator = None
             for (metric, where), value in self._tallies.totals().items():
@@ -212,7 +212,7 @@ _all: Final[WeakSet[Watched]] = WeakSet()
 
 
 def _forget_parent() -> None:
-    """Forget, in a forked child, what the parent watches and exports itself."""
+    """Forget, in a forked child, what the parent watches and exports."""
     for watched in tuple(_all):
         watched._forget()
 
@@ -222,7 +222,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Watch:
-    """One provider, and which of its generators failed when they were last read."""
+    """One provider, and which of its generators failed at the last reading."""
 
     __slots__ = ("_failing", "_generators")
 
@@ -231,10 +231,10 @@ class _Watch:
         self._failing: set[str] = set()
 
     def read(self, here: set[int]) -> Iterator[tuple[AnyGenerator, Statistics]]:
-        """Read each generator that counts; one that fails is logged once, and left out.
+        """Read each generator that counts ids; one that fails is logged once and left out.
 
         Args:
-            here: the generators that were read already; the others are added.
+            here: the generators that were already read; the others are added.
         """
         for name in tuple(self._generators):
             try:
@@ -244,7 +244,7 @@ class _Watch:
                 here.add(id(generator))
                 statistics = generator.statistics()
             except KeyError:
-                continue  # it is gone since
+                continue  # it has been removed since
             except Exception:
                 if name not in self._failing:
                     self._failing.add(name)
@@ -256,7 +256,7 @@ class _Watch:
 
 def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
     """Record the counts, and return the other readings."""
-    # A group's statistics are those of the latest call only, and not cumulative.
+    # A group's statistics are only those of the latest call, and are not cumulative.
     inner, is_grouped = _innermost(outer), hasattr(outer, "group")
     values = list(readings(inner, (outer.namespace, outer.name)))
     if not is_grouped:
@@ -265,21 +265,21 @@ def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
 
 
 def _inmost(generator: AnyGenerator) -> AnyGenerator:
-    """Return the innermost generator, which counts; those around it only convert."""
+    """Return the innermost generator, which counts ids; the outer ones only convert."""
     while (inner := getattr(generator, "inner", None)) is not None:
         generator = inner
     return generator
 
 
 def _innermost(statistics: Statistics) -> Statistics:
-    """Return the statistics of the innermost generator, which counts."""
+    """Return the statistics of the innermost generator, which counts ids."""
     while (actual := getattr(statistics, "actual", None)) is not None:
         statistics = actual
     return statistics
 
 
 def readings(statistics: Statistics, where: Where) -> Iterator[Value]:
-    """Return the values of one generator's statistics, without those unknown or infinite."""
+    """Return the values of one generator's statistics, without unknown or infinite ones."""
     if isinstance(statistics, SegmentStatistics):
         yield from _of_segments(statistics, where)
     elif isinstance(statistics, SnowflakeStatistics):
@@ -306,7 +306,8 @@ def _of_snowflakes(seen: SnowflakeStatistics, where: Where) -> Iterator[Value]:
         yield Value(MACHINE_ID, seen.machine_id, where)
         if seen.machine.fence_ms >= 0:
             yield Value(MARK, seen.machine.fence_ms / 1000, where)
-    # A closed one has handed out nothing; one whose lease has lapsed or is lost is in need.
+    # A closed generator has issued nothing; one whose lease has expired or was lost still counts as
+    # open.
     is_open = seen.machine_id is not None or seen.ids_handed_out > 0
     if is_open and isfinite(seen.machine.seconds_left):
         yield Value(LEASE_LEFT, seen.machine.seconds_left, where)

@@ -1,4 +1,4 @@
-"""Machine ids: the instance that asks for one, the state it remembers, and ids chosen by hand.
+"""Machine ids: the instance that requests one, the state it keeps, and ids chosen by hand.
 
 Each store has its own distributor in its own module, for example `aiocosid.stores.memory`.
 """
@@ -32,7 +32,7 @@ __all__ = (
     "unique_instance_id",
 )
 
-if not TYPE_CHECKING:  # else every name would be one of ours
+if not TYPE_CHECKING:  # for a type checker, a module `__getattr__` would make every name valid
     __getattr__, __dir__ = later(
         __name__,
         {

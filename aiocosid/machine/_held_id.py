@@ -1,8 +1,8 @@
-"""A machine id held by a lock of the operating system, and the files about it.
+"""A machine id held by a lock of the operating system, and its files.
 
-Everything in here blocks: `ManualMachineIdDistributor` calls it in worker threads.  A call may run
-after its caller was cancelled and has asked for something else; the counters `takings` and
-`leavings` make such a late call void.
+Everything here blocks: `ManualMachineIdDistributor` calls it in worker threads.  A call may still
+run after its caller was cancelled and has requested something else; the counters `takings` and
+`leavings` void such a late call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("NOT_FOUND", "HeldId", "MachineState", "StateFiles")
 
 MAX_NAMESPACE: Final = 150
-"""Bytes of a namespace in a file name of ours; a longer one is hashed."""
+"""Bytes of a namespace in a file name; a longer namespace is hashed."""
 
 WIDTHS: Final = {str(bits) for bits in range(1, MAX_MACHINE_BITS + 1)}
 
@@ -42,13 +42,13 @@ WIDTHS: Final = {str(bits) for bits in range(1, MAX_MACHINE_BITS + 1)}
 class HeldId:
     """The lock, the fence and, for a stable instance, CosId's state file of one machine id.
 
-    The fence lies in a file of its own: a Java peer that finds a stamp of its state file more than
-    half a second ahead refuses to start.
+    The fence is in a file of its own, because a Java peer refuses to start if the stamp of its
+    state file is more than half a second ahead.
 
     Attributes:
-        takings: how often the id was asked for; a return that was requested before the last time is
-            void.
-        leavings: how often the id was returned or closed; a request from before the last time is
+        takings: how often the id was requested; a release that was requested before the last time
+            is void.
+        leavings: how often the id was released or closed; a request from before the last time is
             void.
     """
 
@@ -77,10 +77,10 @@ class HeldId:
         fork.watch(self)
 
     def take(self, bits: int, now_ms: int, *, leavings: int) -> int:
-        """Lock the id unless this object holds it; return the time that its ids have to be above.
+        """Lock the id unless this object holds it; return the time that its ids must be above.
 
         Raises:
-            ClosedError: the id was returned or closed after this call was requested.
+            ClosedError: the id was released or closed after this call was requested.
             MachineBitsMismatchError: the namespace has another width; nothing was written.
             MachineIdInUseError: another object or process holds it.
             StoreError: a file cannot be read or written, or is damaged.
@@ -99,7 +99,7 @@ class HeldId:
                 except BaseException:
                     self._lock.release()
                     raise
-            # Held already: ids up to the fence may have been issued since it was taken.
+            # The lock may have been held already, and ids up to the fence issued since then.
             self._floor_ms = max(self._floor_ms, self._mark_ms)
             return self._floor_ms
 
@@ -120,36 +120,36 @@ class HeldId:
             self._show(now_ms)
 
     def give_back(self, last_ms: int, *, takings: int) -> None:
-        """Lower the fence to the last time that was used, and unlock; nothing if it is not held.
+        """Lower the fence to the time of the last id, and unlock; do nothing if it is not held.
 
-        The stamp that CosId reads is raised to it.
+        The stamp that CosId reads is raised to that time.
 
         Raises:
-            StoreError: a file cannot be written; the id is unlocked all the same.
+            StoreError: a file cannot be written; the id is unlocked anyway.
         """
         with self._mutex:
             if not self._lock.is_held or takings != self.takings:
                 return
             try:
                 if last_ms >= 0 and self._lock.is_intact():
-                    # Not below what the owner before us left: our own ids are above it.
+                    # Not below the former owner's last time, since our own ids are above it.
                     last_ms = max(last_ms, self._floor_ms)
-                    self._show(last_ms)  # first: CosId reads no fence, and ids may be borrowed
+                    self._show(last_ms)  # first: CosId ignores the fence, and ids may be borrowed
                     self._write_mark(last_ms)
             finally:
                 self._lock.release()
 
     def release(self, *, takings: int) -> None:
-        """Unlock, and leave the fence as it is."""
+        """Unlock the id, and leave the fence as it is."""
         with self._mutex:
             if takings == self.takings:
                 self._lock.release()
 
     def _forget(self) -> None:
-        self._lock.abandon()  # in a forked child: without the mutex, which a thread may have held
+        self._lock.abandon()  # in a forked child, without the mutex: a thread may have held it
 
     def _has_width(self, bits: int) -> bool:
-        """Whether the directory has a width for the namespace; raise if it is another one."""
+        """Whether the directory has a width for the namespace; raise if it is a different one."""
         text = read_text(self._bits_path)
         if text is None:
             return False
@@ -169,7 +169,7 @@ class HeldId:
         self._state = MachineState(self._machine_id, -1)
         if self._instance_id.stable:
             state = self._states.get(self._namespace, self._instance_id)
-            if state.machine_id == self._machine_id:  # else it was configured anew since
+            if state.machine_id == self._machine_id:  # otherwise the id was changed since
                 self._state = state
         self._floor_ms = max(self._mark_ms, self._state.last_timestamp_ms)
 
@@ -178,7 +178,7 @@ class HeldId:
         if text is None:
             return -1
         try:
-            # The line ends with a line break.  A file that was cut short has none, and its fence
+            # The text ends with a line break.  A file that was cut short has none, and its fence
             # would be too low.
             mark = MachineState.parse(text.removesuffix("\n")) if text.endswith("\n") else None
         except InvalidArgumentError:
@@ -193,7 +193,7 @@ class HeldId:
         self._mark_ms = fence_ms
 
     def _show(self, now_ms: int) -> None:
-        """Keep the state file that CosId keeps of a stable instance; it never goes back."""
+        """Write the state file that CosId keeps for a stable instance; its time never goes back."""
         if self._instance_id.stable and now_ms > self._state.last_timestamp_ms:
             state = MachineState(self._machine_id, now_ms)
             self._states.set(self._namespace, self._instance_id, state)
@@ -222,9 +222,9 @@ MAX_FILE_NAME: Final = 255
 class StateFiles:
     """One small file per instance, with the names and in the format of CosId on Java.
 
-    Unlike CosId's it is replaced atomically, so a crash leaves no partial file, and it is read to
-    its end: a second line counts as damage.  An empty file, as CosId leaves it in a crash, counts
-    as none.  The methods block: for worker threads.
+    Unlike CosId's, a file is replaced atomically, so a crash leaves no partial file.  It is read to
+    its end, and a second line counts as damage.  An empty file, which CosId may leave in a crash,
+    counts as no file.  The methods block, so call them in worker threads.
     """
 
     __slots__ = ("directory",)
@@ -256,7 +256,7 @@ class StateFiles:
         self._remove_legacy(namespace, instance_id)
 
     def remove(self, namespace: str, instance_id: InstanceId) -> None:
-        """Remove both."""
+        """Remove the file, and the older one."""
         remove(self.path(namespace, instance_id))
         self._remove_legacy(namespace, instance_id)
 
@@ -271,7 +271,7 @@ class StateFiles:
 
     def _legacy(self, namespace: str, instance_id: InstanceId) -> Path | None:
         name = b64encode(f"{namespace}__{instance_id.text}".encode()).decode()
-        # Plain base64, not the one for file names: CosId could never write a name with a slash.
+        # CosId uses plain base64 here, so it could never write a name that contains a slash.
         return None if "/" in name or len(name) > MAX_FILE_NAME else self.directory / name
 
 
@@ -293,14 +293,14 @@ def _parsed(path: Path, text: str) -> MachineState:
 
 def _worth_keeping(state: MachineState) -> MachineState:
     if state.machine_id < 0:
-        raise InvalidArgumentError("state", state, expected="the state of a machine id")
+        raise InvalidArgumentError("state", state, "must be the state of a machine id")
     return state
 
 
 MAX_MACHINE_ID: Final = 2**MAX_MACHINE_BITS - 1
 
 TEXT: Final = re.compile(r"([+-]?[0-9]{1,20})\|([+-]?[0-9]{1,20})")
-"""What Java's ``Integer.parseInt`` and ``Long.parseLong`` accept, without forms that no program
+"""What Java's ``Integer.parseInt`` and ``Long.parseLong`` accept, except forms that no program
 writes.
 """
 
@@ -309,7 +309,7 @@ writes.
 class MachineState:
     """A machine id as it is stored.
 
-    Unlike CosId's, two states are equal only if both numbers are.
+    Two states are equal only if both numbers are, unlike CosId's.
 
     Attributes:
         machine_id: the number, or -1 where there is none.
@@ -333,7 +333,7 @@ class MachineState:
         found = TEXT.fullmatch(text)
         numbers = (int(found[1]), int(found[2])) if found else (-2, -2)
         if not (-1 <= numbers[0] <= MAX_MACHINE_ID and -1 <= numbers[1] <= MAX_ID):
-            raise InvalidArgumentError("machine state", text, expected="machine_id|timestamp_ms")
+            raise InvalidArgumentError("machine state", text, "must be machine_id|timestamp_ms")
         return cls(*numbers)
 
 

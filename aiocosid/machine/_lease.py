@@ -1,8 +1,8 @@
-"""How long a machine id may be used; shared by all generators that stamp under it.
+"""How long a machine id may be used; shared by all generators that issue ids under it.
 
-The lease has two ends.  By the monotonic clock it expires when another process may take the id
-over, counted from before the last renewal was sent.  By the wall clock no id may be later than the
-fence in the store.  Past either of them no id is issued.
+A lease ends in two ways.  By the monotonic clock it expires when another process may take the id
+over; that time counts from before the last renewal was sent.  By the wall clock no id may have a
+later time than the fence in the store.  No id is issued past either limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ("MachineIdLease", "MachineIdStatistics", "lease_of")
 
 
 _holders: Final[WeakKeyDictionary[MachineIdDistributor, ref[MachineIdLease]]] = WeakKeyDictionary()
-"""The lease that was opened last on a distributor."""
+"""The lease that was opened last on each distributor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +46,14 @@ class MachineIdStatistics:
         bits: its width.
         term: how many ids were taken so far, counted over all openings.
         seconds_left: how long it may be used without a further renewal; ``inf`` for an id that is
-            held by a lock of the system.
+            held by a lock of the operating system.
         fence_ms: no id is issued with a later time, unix time in milliseconds; -1 for none at all.
-        fence_wait: seconds waited, or still to be waited, for the marks of former owners to pass.
+        fence_wait: seconds waited, or still to wait, until the fences of former owners have passed.
         renewals: renewals that the store has accepted.
         failures: calls to the store that failed.
         losses: how often the id was lost.
         last_error: the error of the last call, or None if it succeeded.
-        quarantine_left: seconds for which the store hands out no ids, because it may have lost the
+        quarantine_left: seconds for which the store grants no ids, because it may have lost the
             record of their holders, by its last answer; ``inf`` if that does not end by itself.
         taken_ms: when the id was taken, unix time in milliseconds; -1 while there is none.
     """
@@ -77,7 +77,8 @@ class MachineIdStatistics:
 class MachineIdLease(Component):
     """A leased machine id, shared by all generators that are given this object.
 
-    ``async with``, `run`, or the first generator that uses it opens it; the same closes it.
+    ``async with``, `run`, or the first generator that uses it opens it; whichever opened it also
+    closes it.
 
     Attributes:
         distributor: the source of the id.
@@ -104,8 +105,8 @@ class MachineIdLease(Component):
             InvalidArgumentError: an argument is outside its range.
         """
         self._users = 0
-        self._host: TaskRoot | None = None  # where its task runs, if it is a provider's
-        self._is_shared = False  # a generator opened it, and the last one closes it
+        self._host: TaskRoot | None = None  # where its task runs, if a provider owns it
+        self._is_shared = False  # whether a generator opened it, so that the last one closes it
         self._demand = MarkDemand()
         self.bits: int = options.bits
         self.distributor: MachineIdDistributor = distributor
@@ -118,7 +119,7 @@ class MachineIdLease(Component):
 
     @property
     def machine_id(self) -> int:
-        """The id; -1 while there is none."""
+        """The machine id; -1 while there is none."""
         return self._opening.tenure.machine_id
 
     @property
@@ -128,20 +129,20 @@ class MachineIdLease(Component):
 
     @property
     def floor_ms(self) -> int:
-        """Ids of this term have to be later, in milliseconds since 1970."""
+        """Ids of this term must have a later time, in milliseconds since 1970."""
         return self._opening.tenure.floor_ms
 
     @property
     def taken_ms(self) -> int:
         """The wall clock when the id was taken, in milliseconds since 1970.
 
-        No id has an earlier tick, even if the former owner left no fence.
+        No id has an earlier time, even if the former owner left no fence.
         """
         return self._opening.tenure.taken_ms
 
     @property
     def issuers(self) -> dict[str, Issuer]:
-        """The sequencers that stamp ids under it, by name."""
+        """The sequencers that issue ids under this lease, by name."""
         return self._opening.tenure.issuers
 
     def limit_ms(self) -> int:
@@ -149,10 +150,11 @@ class MachineIdLease(Component):
         return self._opening.tenure.limit_ms()
 
     def lag_ms(self, now_ms: int, limit_ms: int) -> int:
-        """Return by how many milliseconds ids have to be behind a clock that is past the limit.
+        """Return by how many milliseconds ids must lag behind a clock that is past the limit.
 
-        0 where the limit is the fence: ids have to wait for the next renewal.  Above it where a
-        ``state_dir`` bounds them: the clock has jumped, and is followed after the next renewal.
+        The answer is 0 where the limit is the fence: ids wait for the next renewal.  It is above 0
+        where the record in a ``state_dir`` limits ids: the clock has jumped, and ids catch up with
+        it after the next renewal.
 
         Args:
             now_ms: the wall clock, above the limit.
@@ -161,20 +163,20 @@ class MachineIdLease(Component):
         return now_ms - limit_ms if 0 <= limit_ms < self._opening.tenure.reach_ms() else 0
 
     def let_borrow(self, seconds: float) -> None:
-        """Let an issuer be ahead of the clock by so many seconds; call it before the issuer joins.
+        """Let an issuer run that many seconds ahead of the clock; call it before the issuer joins.
 
         Raises:
-            InvalidArgumentError: the lease is not longer than that: a store that lost the fence, or
-                a CosId peer, could hand the machine id out before those ids are past.  Or the store
-                keeps no marks: the next owner would begin among those ids.
+            InvalidArgumentError: the lease is not longer than that, so a store that lost the fence,
+                or a CosId peer, could grant the machine id to another process before the time of
+                those ids.  Or the store keeps no fences, so the next owner would begin among them.
         """
         if not self.distributor.keeps_fences:
-            expected = "machine ids of a store that keeps fences, to borrow seconds ahead"
-            raise InvalidArgumentError("machine", self.distributor, expected=expected)
+            rule = "must be from a store that keeps fences, if seconds are borrowed"
+            raise InvalidArgumentError("machine", self.distributor, rule)
         longest = self._options.lease_time
         if not seconds <= longest:
-            expected = f"seconds, at most {longest:g}, 0.9 of the safe guard of {self.namespace!r}"
-            raise InvalidArgumentError("max_borrow", seconds, expected=expected)
+            rule = f"must be at most {longest:g} s (0.9 of the safe guard of {self.namespace!r})"
+            raise InvalidArgumentError("max_borrow", seconds, rule)
         self._demand.borrowable = max(self._demand.borrowable, seconds)
 
     def ask(self, until_ms: int) -> None:
@@ -183,14 +185,14 @@ class MachineIdLease(Component):
         self.renew_now()
 
     def prepare(self, now_ms: int, until_ms: int) -> None:
-        """Note how late the ids are that an issuer prepares; the next renewal allows for that."""
+        """Record how late the ids are that an issuer prepares; the next renewal allows for that."""
         self._demand.prepared_ms, self._demand.ahead_ms = now_ms, until_ms - now_ms
 
     def renew_now(self) -> None:
         """Request a renewal now: the clock has jumped past the fence.
 
-        It has no effect while the store fails: the back-off decides when to try again.  Nor in a
-        forked child or on another loop, which must not end this loop's sleep.
+        It has no effect while the store fails: the back-off decides when to try again.  It has none
+        in a forked child or on another loop either, which must not wake this loop's sleep.
         """
         if self._fork_generation == fork.generation and self._find_loop() is self._loop:
             opening = self._opening
@@ -205,12 +207,12 @@ class MachineIdLease(Component):
 
     @property
     def lead(self) -> float:
-        """Seconds for which callers wait for a former owner's fence, if it is ahead."""
+        """Seconds for which callers wait for a former owner's fence that is ahead of the clock."""
         return (self._options.lead or 0.0) + self._demand.borrowable
 
     @property
     def lost(self) -> CosIdError | None:
-        """Why it cannot be used any more (lost, closed, or the parent process's), or None."""
+        """Why it is unusable (lost, closed, or belonging to the parent process), or None."""
         return self._unusable
 
     @property
@@ -224,7 +226,7 @@ class MachineIdLease(Component):
         """Add a generator; the first one opens the lease.
 
         Raises:
-            CosIdError: as opening does.
+            CosIdError: opening fails.
         """
         self._forget_dead_life()
         self._users += 1
@@ -241,7 +243,7 @@ class MachineIdLease(Component):
             raise
 
     def _launch(self) -> None:
-        """Open it on behalf of all generators, whichever of them gives up; does not wait."""
+        """Open it on behalf of all generators, even if one of them gives up; does not wait."""
         root = self._host or TaskRoot(lambda: (self,))
         self._claim(root)
         self._owns_root, self._is_shared = root is not self._host, True
@@ -255,7 +257,7 @@ class MachineIdLease(Component):
     async def leave(self) -> None:
         """Remove a generator; the last one closes the lease if a generator opened it.
 
-        The first one does if the lease could not be opened.
+        If opening failed, the first one to leave closes it.
         """
         self._users = max(0, self._users - 1)
         if self._opening.refusal is not None or (self._users == 0 and self._is_shared):
@@ -263,16 +265,16 @@ class MachineIdLease(Component):
             await self.aclose()
 
     def _is_left_by(self, bits: int) -> bool:
-        """Return whether it is neither open nor opening, and of another width than ``bits``."""
+        """Return whether it is neither open nor opening, and of a width other than ``bits``."""
         return self.bits != bits and self._users == 0 and self._root is None
 
     def _live_root(self) -> TaskRoot | None:
-        """Return where it is open, or is being closed; not the parent's, nor of a dead loop."""
+        """Return the root it is open or closing on; None if it is the parent's or its loop died."""
         root, is_ours = self._held_in, self._fork_generation == fork.generation
         return None if root is None or not is_ours or is_dead(root.loop) else root
 
     def _forget_dead_life(self) -> None:
-        """Start afresh in a forked child, or on another loop after the last one has ended."""
+        """Reset it in a forked child, or on another loop after the last one has ended."""
         if self._held_in is not self._live_root() or self._fork_generation != fork.generation:
             self._users, self._is_shared = 0, False
             self._root = self._closing = None
@@ -330,14 +332,14 @@ class MachineIdLease(Component):
         )
 
     def __repr__(self) -> str:
-        """Name the id and the seconds that the lease has left."""
+        """Show the id and the seconds that the lease has left."""
         left = self._opening.tenure.seconds_left
         facts = f"machine_id={self.machine_id} seconds_left={left:g}"
         return f"<{self._label()} {self._condition} {facts}>"
 
 
 async def _take_over_distributor(lease: MachineIdLease) -> None:
-    """Open its distributor, as the only lease on it: two would be given the same id."""
+    """Open the distributor for this lease alone: two leases on it would get the same id."""
     distributor = lease.distributor
     while True:
         holder = _holders.get(distributor)
@@ -347,7 +349,7 @@ async def _take_over_distributor(lease: MachineIdLease) -> None:
             break
         if why_unusable(other) is None or root.loop is not running_loop():
             raise MachineIdInUseError(repr(distributor), holder=repr(other))
-        await other.aclose()  # it gives its id back first; others may wait for that as well
+        await other.aclose()  # it first releases its id; other tasks may wait for that as well
     _holders[distributor] = ref(lease)
     await distributor.aopen()
 

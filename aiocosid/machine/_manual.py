@@ -1,4 +1,4 @@
-"""Machine ids held by a lock of the system: chosen by hand, or the ordinal of a pod."""
+"""Machine ids held by a lock of the operating system: chosen by hand, or a pod's ordinal."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ __all__ = (
 )
 
 DEFAULT_MARK_INTERVAL: Final = 3.0
-"""Seconds between two writings of the fence, which after a crash is about as far ahead.  No
-other process waits for a renewal here, so it can be short; it costs two flushes of a small file.
+"""Seconds between two writes of the fence, which after a crash is about that far ahead.  No other
+process waits for a renewal here, so it can be short; each write flushes a small file twice.
 """
 
 VARIABLE: Final = "POD_NAME"
 
 POD: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?-(0|[1-9][0-9]{0,9})")
-"""The name of a StatefulSet, which is a label of DNS, and an ordinal without leading zeros."""
+"""The name of a StatefulSet, which is a DNS label, and an ordinal without leading zeros."""
 
 TWO_NUMBERS: Final = re.compile(r".*-[0-9]+-[0-9]+")
-"""An address, as ``ip-10-0-0-12``, or a pod of one of several numbered StatefulSets."""
+"""An address such as ``ip-10-0-0-12``, or a pod of one of several numbered StatefulSets."""
 
 
 class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
-    """Always the same machine id: the operator makes sure that each host has a different one.
+    """A fixed machine id; the operator makes sure that each host has a different one.
 
-    On one machine an exclusive lock holds it, on a file named after namespace and id: a second
+    On one machine an exclusive lock protects it, on a file named after namespace and id: a second
     process or object with the same machine id gets `MachineIdInUseError` instead of equal ids.  The
-    system unlocks it when the process ends, also by ``kill -9``.  Several workers of one host or
-    pod have their own index in the lowest bits::
+    operating system unlocks it when the process ends, even after ``kill -9``.  If one host or pod
+    runs several workers, the lowest bits hold the worker's index::
 
         ManualMachineIdDistributor(ordinal, worker=index, worker_bits=4)  # id: ordinal * 16 + index
 
@@ -57,10 +57,11 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
     No store knows of this machine id.  If other processes lease theirs, a lease may have the same
     number, and ids repeat: choose all machine ids of a system by hand, or lease all of them.
 
-    A forked child cannot use it: the id is its parent's.  Create a new distributor there.
+    A forked child cannot use it, because the id belongs to its parent.  Create a new distributor
+    there.
 
     Attributes:
-        machine_id: the machine id, with the worker's index in it.
+        machine_id: the machine id, including the worker's index.
     """
 
     __slots__ = ("_fork_generation", "_held", "machine_id")
@@ -84,12 +85,12 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         Args:
             machine_id: 0 to ``2^(bits - worker_bits) - 1`` of the layout that uses it.
             namespace: the namespace of the machine ids, at most 91 characters.
-            instance_id: names this process for people.  If it is stable, CosId's own state file of
-                that instance is read and written as well.
+            instance_id: names this process in messages.  If it is stable, CosId's own state file of
+                that instance is also read and written.
             worker: which of several workers with the same ``machine_id`` this is, from 0.
             worker_bits: how many of the lowest bits hold the worker; all workers use the same.
-            state_dir: the directory of lock and mark; by default ``~/.cosid-machine-state``.
-            interval: seconds between two writings of the fence.
+            state_dir: the directory of lock and fence; by default ``~/.cosid-machine-state``.
+            interval: seconds between two writes of the fence.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -110,7 +111,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._fork_generation = fork.generation
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:  # noqa: ARG002 - there is no other id to prefer
-        """Lock the machine id; an object that holds it already gets it again.
+        """Lock the machine id; an object that already holds it gets it again.
 
         A cancelled call may have locked it; `aclose` unlocks it.
 
@@ -120,14 +121,14 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
                 written.
             MachineIdInUseError: another object or process on this machine holds it.
             StoreError: a file cannot be read or written, or is damaged.
-            ForkedError: the machine id is the parent's.
+            ForkedError: the machine id belongs to the parent process.
             ClosedError: it was closed in the meantime.
         """
         self._refuse_child()
         highest = check_machine_bits(bits) - 1
         if self.machine_id > highest:
-            expected = f"at most {highest}, the highest of {bits} machine bits"
-            raise InvalidArgumentError("machine_id", self.machine_id, expected=expected)
+            rule = f"must be at most {highest}, the highest of {bits} machine bits"
+            raise InvalidArgumentError("machine_id", self.machine_id, rule)
         held = self._held
         held.takings += 1
         floor_ms = await in_thread(partial(held.take, bits, now_ms, leavings=held.leavings))
@@ -140,7 +141,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         Raises:
             MachineIdLostError: it is not locked by this object, or the lock file was removed.
             StoreError: the file cannot be written.
-            ForkedError: the machine id is the parent's.
+            ForkedError: the machine id belongs to the parent process.
         """
         self._refuse_child()
         if machine_id != self.machine_id:
@@ -150,12 +151,12 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._refuse_child()
 
     async def release(self, machine_id: int, *, last_ms: int) -> None:
-        """Lower the fence to the last time that was used, and unlock; nothing if it is not held.
+        """Lower the fence to the time of the last id, and unlock; do nothing if it is not held.
 
         A cancelled call may have done so.
 
         Raises:
-            StoreError: the fence cannot be written; the machine id is unlocked all the same.
+            StoreError: the fence cannot be written; the machine id is unlocked anyway.
         """
         if machine_id != self.machine_id or self._fork_generation != fork.generation:
             return
@@ -164,15 +165,15 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
         await in_thread(partial(held.give_back, last_ms, takings=held.takings))
 
     async def aopen(self) -> None:
-        """Refuse a forked child.
+        """Check that this is not a forked child.
 
         Raises:
-            ForkedError: the machine id is the parent's.
+            ForkedError: the machine id belongs to the parent process.
         """
         self._refuse_child()
 
     async def aclose(self) -> None:
-        """Unlock the machine id if it was not given back; its fence stays as it is."""
+        """Unlock the machine id if it was not released; its fence stays as it is."""
         if self._fork_generation == fork.generation:
             held = self._held
             held.leavings += 1
@@ -184,7 +185,7 @@ class ManualMachineIdDistributor(NotCopyable, MachineIdDistributor):
             raise ForkedError(f"machine id {self.machine_id}", remedy=remedy)
 
     def __repr__(self) -> str:
-        """Name the namespace and the machine id."""
+        """Show the namespace and the machine id."""
         return f"<{type(self).__name__} {self.namespace} {self.machine_id}>"
 
 
@@ -194,8 +195,8 @@ def _with_worker(machine_id: int, worker: int | None, worker_bits: int) -> int:
     highest = (1 << MAX_MACHINE_BITS - worker_bits) - 1
     check_integer("machine_id", machine_id, at_least=0, at_most=highest)
     if (worker is None) != (worker_bits == 0):
-        expected = f"given if, and only if, worker_bits is; they are {worker_bits}"
-        raise InvalidArgumentError("worker", worker, expected=expected)
+        rule = f"goes together with worker_bits, which is {worker_bits}; give both or neither"
+        raise InvalidArgumentError("worker", worker, rule)
     if worker is None:
         return machine_id
     check_integer("worker", worker, at_least=0, at_most=(1 << worker_bits) - 1)
@@ -203,13 +204,13 @@ def _with_worker(machine_id: int, worker: int | None, worker_bits: int) -> int:
 
 
 class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
-    """The number behind the last hyphen of the pod's name: ``web-3`` has machine id 3.
+    """The number after the last hyphen of the pod's name: ``web-3`` has machine id 3.
 
-    The name comes from Kubernetes, by the downward API's ``metadata.name``, and never from the host
-    name: on the host's network that is the node's name, and other machines have numbers in their
-    names, too.  Kubernetes runs at most one pod of each name, unless a pod is deleted by force.
-    All else is as in `ManualMachineIdDistributor`; put ``state_dir`` on the pod's own volume, so
-    that the fence outlives the container.
+    The name comes from Kubernetes through the downward API's ``metadata.name``, and never from the
+    host name.  On the host's network the host name is the node's, and other machines have numbers
+    in their names, too.  Kubernetes runs at most one pod of each name, unless a pod is deleted by
+    force.  Everything else is as in `ManualMachineIdDistributor`.  Put ``state_dir`` on the pod's
+    own volume, so that the fence outlives the container.
     """
 
     __slots__ = ()
@@ -232,8 +233,8 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
             namespace: the namespace of the machine ids, at most 91 characters.
             worker: which of the pod's several workers this is, from 0.
             worker_bits: how many of the lowest bits hold the worker.
-            state_dir: the directory of lock and mark; by default ``~/.cosid-machine-state``.
-            interval: seconds between two writings of the fence.
+            state_dir: the directory of lock and fence; by default ``~/.cosid-machine-state``.
+            interval: seconds between two writes of the fence.
 
         Raises:
             InvalidArgumentError: no name is given; it does not end in a hyphen and an ordinal; it
@@ -255,7 +256,7 @@ class StatefulSetMachineIdDistributor(ManualMachineIdDistributor):
 
 
 def ordinal_of(pod_name: str) -> int:
-    """Return the number behind the last hyphen of a pod's name.
+    """Return the number after the last hyphen of a pod's name.
 
     Raises:
         InvalidArgumentError: no pod of a StatefulSet has such a name, or other pods may have the
@@ -263,16 +264,16 @@ def ordinal_of(pod_name: str) -> int:
     """
     found = POD.fullmatch(pod_name)
     if found is None:
-        expected = (
-            "the name of a StatefulSet's pod, such as web-3; if none is given, it is the "
-            f"environment's {VARIABLE}, which the pod's template sets from metadata.name"
+        rule = (
+            f"must be the name of a StatefulSet's pod, such as web-3; give it, or set {VARIABLE} "
+            "from metadata.name in the pod's template"
         )
-        raise InvalidArgumentError("pod_name", pod_name, expected=expected)
+        raise InvalidArgumentError("pod_name", pod_name, rule)
     if TWO_NUMBERS.fullmatch(pod_name):
-        expected = (
-            "a name with one number at its end: a host's address ends in several, and so does a "
-            "pod of one of several StatefulSets, which have the same ordinals; choose numbers "
-            "with ManualMachineIdDistributor, or lease them from a store"
+        rule = (
+            "must be a name with one number at its end: a host's address ends in several, and so "
+            "does a pod of one of several StatefulSets, whose ordinals are the same; choose "
+            "numbers with ManualMachineIdDistributor, or lease them from a store"
         )
-        raise InvalidArgumentError("pod_name", pod_name, expected=expected)
+        raise InvalidArgumentError("pod_name", pod_name, rule)
     return int(found[1])

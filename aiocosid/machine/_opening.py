@@ -1,4 +1,4 @@
-"""What a lease does while it is open: takes a machine id, renews it, and gives it back."""
+"""What a lease does while it is open: take a machine id, renew it, and release it."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ __all__ = ("LeaseOpening",)
 
 logger = logging.getLogger("aiocosid")
 
-LOSSES: Final = 3  # in a row, while the lease was valid: another process uses our instance id
+LOSSES: Final = 3  # in a row, while the lease is valid: then another process uses our instance id
 SETTLED: Final = 3  # renewals after which an id counts as stable, and earlier losses are forgotten
 MS: Final = 1000
 
-OFFLINE_PATIENCE: Final = 0.4  # seconds for the store's answer, if the id can be used without it
+OFFLINE_PATIENCE: Final = 0.4  # seconds to wait for the store if the id can be used without it
 
 
 class LeaseOpening(OpenState):
-    """One opening of a `MachineIdLease`: the task that takes an id and extends its two ends.
+    """One opening of a `MachineIdLease`: the task that takes an id and keeps renewing it.
 
     Each call to the store has a timeout; each failure is counted and logged.
 
     Attributes:
         tenure: the id, and how long it may be used.
-        is_urgent: whether it is to be renewed now.
-        opened: set when ids may be issued, and when that was refused.
+        is_urgent: whether the next renewal is due now.
+        opened: set once ids may be issued, or opening has failed.
         refusal: why it could not be opened.
         last_error: the error of the last call, or None.
-        fence_wait: seconds waited for the marks of former owners to pass.
+        fence_wait: seconds waited until the fences of former owners had passed.
         renewals: renewals that the store has accepted.
         failures: calls that failed.
         losses: how often the id was lost.
-        quarantine_ends_at: until then the store hands out no ids, by its last answer and the
-            monotonic clock; -inf if no quarantine is known.
+        quarantine_ends_at: when the store grants ids again, by its last answer and the monotonic
+            clock; -inf if no quarantine is known.
     """
 
     __slots__ = (
@@ -92,15 +92,15 @@ class LeaseOpening(OpenState):
         options: FittedOptions,
         demand: MarkDemand,
     ) -> None:
-        """Begin.
+        """Start an opening.
 
         Args:
-            home: what the lease gives to it.
-            before: the lease's last opening.
+            home: what the lease and its opening share.
+            before: the lease's previous opening.
             distributor: the source of the id.
             bits: the width of the id.
-            options: the lease's.
-            demand: what the issuers want of the fence.
+            options: the lease's options.
+            demand: how far ahead of the clock the issuers need the fence.
         """
         super().__init__(
             home,
@@ -121,8 +121,8 @@ class LeaseOpening(OpenState):
         self._call_by = inf  # by the monotonic clock: when opening gives up
         self._patience: float = timeout  # seconds for an answer of the store
         self._started = self.clock.monotonic()
-        self._is_fenced = True  # a fence may be why the floor is ahead of the clock
-        self._is_left = False  # the id was given back, or nobody will do that any more
+        self._is_fenced = True  # whether a fence may be why the floor is ahead of the clock
+        self._is_left = False  # whether the id was released, or will never be
         self._watching: anyio.Event | None = None  # set when its task has ended
         self._settling = self._thefts = 0
         self.is_urgent = False
@@ -164,7 +164,7 @@ class LeaseOpening(OpenState):
         """Start the task that takes an id and renews it; does not wait.
 
         Args:
-            prepare: makes the distributor ready for this lease.
+            prepare: prepares the distributor for this lease.
         """
         watching = self._watching = anyio.Event()
 
@@ -173,14 +173,14 @@ class LeaseOpening(OpenState):
             watching.set()
 
         if not self.start_soon(self._watch, watching, prepare, task="guard", unstarted=unstarted):
-            self.refusal = ClosedError(self.label)  # with the provider whose tasks run there
+            self.refusal = ClosedError(self.label)  # the provider that runs its tasks is closed
             unstarted()
 
     async def wait_for_id(self) -> None:
-        """Wait until it is open, and while it takes another id after a loss.
+        """Wait until it is open, or until it has taken another id after a loss.
 
         Raises:
-            CosIdError: it cannot be opened, was closed meanwhile, or gets no id in time.
+            CosIdError: it cannot be opened, was closed meanwhile, or got no id in time.
         """
         await self.opened.wait()
         if self.refusal is not None:
@@ -197,7 +197,7 @@ class LeaseOpening(OpenState):
         return unavailable(MachineIdUnavailableError, self.namespace, cause, waited=waited)
 
     async def _take(self) -> None:
-        """Take a machine id and raise its fence; tries until the start timeout."""
+        """Take a machine id and raise its fence; retry until the start timeout."""
         started, attempt = self.clock.monotonic(), 0
         answered: CosIdError | None = None
         self._call_by = started + self._options.patience
@@ -206,14 +206,14 @@ class LeaseOpening(OpenState):
                 attempt += 1
                 self._note(error, attempt)
                 if isinstance(error, MachineIdLostError) and self._options.takes_another:
-                    self._lose(error)  # before the first renewal: a process of the same instance id
+                    self._lose(error)  # another process with this instance id took it at once
                     self._thefts += 1
                     if self._thefts >= LOSSES:
                         raise namesake(self._distributor, "takes its machine id away") from error
                 elif not error.retryable or not isinstance(error, StoreError):
                     raise error
                 if answered is None or self.clock.monotonic() < self._call_by:
-                    answered = error  # otherwise it says only that this call had no time left
+                    answered = error  # any later error only says that the call ran out of time
                 waited = self.clock.monotonic() - started
                 pause = self._options.pause(self._distributor.interval, attempt)
                 if waited + pause >= self._options.patience:
@@ -252,14 +252,14 @@ class LeaseOpening(OpenState):
         tenure, now_ms = self.tenure, self.clock.now_ms()
         record = tenure.disk.record_to_begin_with(found)
         if record is None:
-            return error  # the next attempt may learn above which time ids have to be
+            return error  # the next attempt may learn the time that ids must be above
         self._begin_term(MachineGrant(record.machine_id, floor_ms), now_ms, Found())
         tenure.fence_ms = record.fence_ms
         tenure.ends_at = self.clock.monotonic() + (record.fence_ms - now_ms) / MS
         refused = await tenure.disk.bind(tenure, renewal=record.renewal)
         if refused is None:
             self._note(error, 1)
-            self.is_urgent = True  # the store is asked again and again
+            self.is_urgent = True  # the store is called again without a pause
         else:
             tenure.end()
         return refused
@@ -275,7 +275,7 @@ class LeaseOpening(OpenState):
         logger.info("%s: machine id %d", self.label, grant.machine_id)
 
     def _fail(self, error: CosIdError) -> None:
-        """End the lease, or refuse to open it; nothing is wrong if it was closed meanwhile."""
+        """End the lease, or make opening fail; do nothing if it was closed meanwhile."""
         if self.ended is None and self.opened.is_set():
             self.stop(error)
         elif self.ended is None:
@@ -285,10 +285,11 @@ class LeaseOpening(OpenState):
     async def _wait_for_floor(self) -> None:
         """Wait until the clock is past all ids that the former owner may have issued; then open.
 
-        In a task of its own: the id is renewed meanwhile.  A fence is ahead of the clock by its
-        writer's lead and the borrowed time, a stamp by a second more; if it is further ahead, the
-        clock is wrong.  An issuer that may borrow begins above it at once.  Where there are no
-        marks, nothing explains a time that is ahead, nor where only CosId has had the id.
+        It runs in a task of its own, so that the id is renewed meanwhile.  A fence is ahead of the
+        clock by its writer's lead and the borrowed time, a stamp by one second more.  If it is
+        further ahead, the clock is wrong.  An issuer that may borrow begins above it at once.  If
+        the store keeps no fences, or only CosId has had the id, only a wrong clock explains a time
+        that is ahead.
         """
         began, waited = self.clock.monotonic(), 0.0
         error: CosIdError | None = None
@@ -312,7 +313,7 @@ class LeaseOpening(OpenState):
         self.opened.set()
 
     def _impatience(self, ahead: float) -> CosIdError | None:
-        """Return the error of a wait of so many seconds, if the caller does not allow it."""
+        """Return an error if waiting that many seconds exceeds the start timeout."""
         limit, waited = self._options.start_timeout, self.clock.monotonic() - self._started
         if limit is None or waited + ahead <= limit:
             return None
@@ -327,17 +328,17 @@ class LeaseOpening(OpenState):
     async def _watch(self, watching: anyio.Event, prepare: Callable[[], Awaitable[None]]) -> None:
         """Take an id and renew it until closed; take another one after a loss.
 
-        It runs in a task of its own: cancelling the opener does not interrupt a call that takes an
-        id.
+        It runs in a task of its own, so that cancelling the opener does not interrupt a call that
+        takes an id.
         """
         attempt = 0
         try:
-            self.check()  # closed before this task began, it would not be woken
+            self.check()  # if it was closed before this task began, nothing would wake the task
             with self.until_woken():
                 await prepare()
             self.check()
             self._started = self.clock.monotonic()
-            self.name = self._distributor.instance_id.text  # another one in a forked child
+            self.name = self._distributor.instance_id.text  # it differs in a forked child
             await self._take()
             self.start_soon(self._wait_for_floor, task="open", unstarted=self.opened.set)
             while not self.has_ended():
@@ -353,7 +354,7 @@ class LeaseOpening(OpenState):
                 if isinstance(error, MachineIdLostError) and not self._options.takes_another:
                     self._fail(error)
                     break
-        except Exception as error:  # noqa: BLE001 - a stranger's distributor, whatever it answers
+        except Exception as error:  # noqa: BLE001 - a custom distributor may raise anything
             self._fail(as_cosid_error(self._distributor.store, error))
         finally:
             self.opened.set()
@@ -371,7 +372,7 @@ class LeaseOpening(OpenState):
         if isinstance(error, MachineIdLostError):
             self._lose(error)
             await tenure.disk.void(tenure.last_issued_ms())
-            # An id that was lost with the store's session was not taken over by another process.
+            # If the id was lost with the store's session, no other process has taken it.
             is_theft = was_good and self._distributor.session == tenure.session
             self._thefts = self._thefts + 1 if is_theft else 0
             if self._thefts >= LOSSES:
@@ -403,7 +404,7 @@ class LeaseOpening(OpenState):
     async def _renew(self) -> CosIdError | None:
         """Renew once, with a fence ahead of the clock; the lease counts from before the call.
 
-        While the lease is valid no other process can have been given the id, even if the store has
+        While the lease is valid, no other process can have been given the id, even if the store has
         lost its data.
         """
         sent_at, now_ms, options = self.clock.monotonic(), self.clock.now_ms(), self._options
@@ -439,20 +440,20 @@ class LeaseOpening(OpenState):
             self.tenure.notify()
 
     async def drain(self) -> None:
-        """Give the id back, once no task renews it any more."""
+        """Release the id, once no task renews it any more."""
         if self._watching is not None:
             with self.clock.move_on_after(self._options.close_timeout):
                 await self._watching.wait()
             self._watching = None
         tenure = self.tenure
         if tenure.machine_id >= 0 and tenure.disk.offline:
-            # The fence stays: the next process may start without the store as well.
+            # The fence stays: the next process may also start without the store.
             await tenure.disk.leave(tenure)
             tenure.machine_id = -1
         machine_id, tenure.machine_id = tenure.machine_id, -1
         if machine_id >= 0:
-            # A millisecond later: the next owner may be CosId, which issues ids in the same
-            # millisecond.
+            # One millisecond is added because the next owner may be CosId, which issues ids in the
+            # same millisecond.
             last_ms = max(tenure.last_issued_ms() + 1, tenure.floor_ms)
             error = await self._call(self._distributor.release, machine_id, last_ms=last_ms)
             if isinstance(error, CosIdError):

@@ -1,5 +1,5 @@
-"""The options of a lease, checked."""
-# Without "from __future__ import annotations": the bounds of options are there at run time.
+"""The options of a lease, validated."""
+# Without "from __future__ import annotations": the bounds in annotations are read at run time.
 
 import random
 from math import inf
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ("USUAL_LEAD", "LeaseOptions", "lead_of")
 
-LAST_BACKOFF: Final = 2.0  # seconds; at most this long after an outage has ended, it is noticed
-JITTER: Final = 0.1  # of an interval: processes that started at the same time drift apart
+LAST_BACKOFF: Final = 2.0  # seconds; the end of an outage is noticed at most this much later
+JITTER: Final = 0.1  # of an interval, so that processes that started together drift apart
 LEAD_SHARE: Final = 1.5  # intervals that the fence is ahead of the clock: one, and a margin
-USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; a former owner's may be
-USUAL_PATIENCE: Final = 5.0  # seconds
-LEASE_SHARE: Final = 0.9  # of the safe guard: clocks differ, and a renewal takes time
+USUAL_LEAD: Final = LEAD_SHARE * DEFAULT_GUARD_INTERVAL  # seconds; assumed for a former owner
+USUAL_PATIENCE: Final = 5.0  # seconds that opening tries to reach the store
+LEASE_SHARE: Final = 0.9  # of the safe guard, because clocks differ and a renewal takes time
 
 
 def lead_of(distributor: "MachineIdDistributor") -> float:
@@ -36,12 +36,12 @@ class LeaseOptions(LeaseTerms):
     """The options of `MachineIdLease`.
 
     Attributes:
-        bits: the width of the machine id, 1 to 31, as the layouts have it that use it.
+        bits: the width of the machine id, 1 to 31, as in the layouts that use it.
         broken_threshold: seconds to wait for a clock that is behind a stored timestamp; None
             for no limit.
-        close_timeout: seconds that closing may take, the id's return included.
+        close_timeout: seconds that closing may take, including the release of the id.
         instrument: receives events.
-        clock: time; the system's by default.
+        clock: tells the time; the system's by default.
     """
 
     bits: Annotated[int, Bounds(1, MAX_MACHINE_BITS)] = 10
@@ -51,13 +51,12 @@ class LeaseOptions(LeaseTerms):
     clock: "Clock | None" = None
 
     def __post_init__(self) -> None:
-        """Check what does not depend on the distributor."""
+        """Check the options that do not depend on the distributor."""
         if self.on_lost not in {"redistribute", "raise"}:
-            expected = "'redistribute' or 'raise'"
-            raise InvalidArgumentError("on_lost", self.on_lost, expected=expected)
+            raise InvalidArgumentError("on_lost", self.on_lost, "must be 'redistribute' or 'raise'")
 
     def fitted(self, distributor: "MachineIdDistributor") -> "FittedOptions":
-        """Return the options with the defaults that depend on a distributor."""
+        """Return the options, with the defaults that depend on a distributor."""
         region_ids(self.bits, distributor.region_code)
         safe_guard = min(distributor.safe_guard, self.peer_safe_guard or inf)
         lease_time = safe_guard * LEASE_SHARE if distributor.is_leased else inf
@@ -67,8 +66,8 @@ class LeaseOptions(LeaseTerms):
             raise InvalidArgumentError(
                 "lead",
                 lead,
-                expected=f"seconds, more than the interval of {distributor.interval:g} s and at "
-                f"most {lease_time:g} s, 0.9 of the safe guard",
+                f"must be longer than the interval of {distributor.interval:g} s and at most "
+                f"{lease_time:g} s (0.9 of the safe guard)",
             )
         given: dict[str, Any] = {**vars(self), "lead": lead}
         return FittedOptions(**given, lease_time=lease_time, offline=offline)
@@ -78,10 +77,10 @@ class FittedOptions(LeaseOptions):
     """The options of a lease on a distributor.
 
     Attributes:
-        lease_time: seconds after a renewal in which the id is certainly ours, even if the store has
-            forgotten us.
-        offline: seconds that the fence of a stable id is ahead of the clock, and that it may be
-            used after a renewal, if that is more.
+        lease_time: seconds after a renewal during which the id is certainly ours, even if the store
+            has lost our record.
+        offline: seconds that the fence of a stable id is ahead of the clock, and that the id may be
+            used after a renewal, if that is more than usual.
     """
 
     lease_time: float
@@ -89,15 +88,15 @@ class FittedOptions(LeaseOptions):
 
     @property
     def takes_another(self) -> bool:
-        """Whether another id is taken after a loss."""
+        """Whether the lease takes another id after a loss."""
         return self.on_lost == "redistribute"
 
     def pause(self, interval: float, attempt: int) -> float:
-        """Return seconds until the next renewal: longer after each failure, never past the margin.
+        """Return seconds until the next renewal: longer after failures, within the lead.
 
         Args:
             interval: seconds between two renewals.
-            attempt: how many have failed in a row.
+            attempt: how many attempts have failed in a row.
         """
         if not attempt:
             return interval * random.uniform(1 - JITTER, 1)  # noqa: S311 - no secret

@@ -1,4 +1,4 @@
-"""The machine id that a lease has: the ends of its use, and their bound on the disk."""
+"""The machine id of a lease: when its use ends, and the bound on ids that is kept on disk."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ NEVER_MS: Final = 2**62
 
 
 class MarkDemand:
-    """How far ahead of the clock the issuers want the fence; also before the lease is open.
+    """How far ahead of the clock the issuers need the fence, also before the lease is open.
 
     Attributes:
-        asked_ms: the fence that they asked for.
+        asked_ms: the fence that they requested.
         borrowable: seconds that they may be ahead of the clock.
-        ahead_ms: how far ahead of the clock the latest of them prepares ids.
+        ahead_ms: how far ahead of the clock an issuer last prepared ids.
         prepared_ms: the wall clock at that time.
     """
 
@@ -57,14 +57,14 @@ class MarkDemand:
         self.ahead_ms = 0
 
     def fence_ms(self, now_ms: int, lead: float, use_time: float) -> int:
-        """Return a fence ahead of the clock, and not below what an issuer asked for.
+        """Return a fence ahead of the clock, and not below what an issuer requested.
 
-        Never by more than the id may be used after a renewal: where the fence is lost or unknown,
-        as to a Java peer, only the elapsed time protects the ids issued below it.
+        It is never further ahead than the id may be used after a renewal.  Where the fence is lost,
+        or unknown to a Java peer, only elapsed time protects the ids below it.
 
         Args:
             now_ms: the wall clock.
-            lead: seconds that it is ahead.
+            lead: seconds that the fence is ahead of it.
             use_time: seconds that the id may be used after a renewal.
         """
         longest = int(min(lead + self.borrowable, use_time) * MS)
@@ -81,19 +81,19 @@ class Issuer(Protocol):
 
 
 class Tenure:
-    """The machine ids of one opening of a lease, one after the other, and how long each is used.
+    """The machine ids of one opening of a lease, in turn, and how long each may be used.
 
     Attributes:
-        disk: what bounds ids on this machine's disk.
-        issuers: what issues ids under it, by name.
+        disk: the bound on ids that is kept on this machine's disk.
+        issuers: the sequencers that issue ids under it, by name.
         machine_id: the id; -1 while there is none.
         term: how many ids were taken so far, also by earlier openings.
-        floor_ms: ids of this term have to be later, in milliseconds since 1970.
+        floor_ms: ids of this term must have a later time, in milliseconds since 1970.
         taken_ms: the wall clock when the id was taken, in milliseconds.
         ends_at: when the lease ends, by the monotonic clock.
         fence_ms: no id is issued with a later time; -1 for none at all.
         signed_ms: the wall clock when the last renewal was sent.
-        session: the store's session of the last renewal.
+        session: the store's session at the last renewal.
         on_change: set when the lease is next renewed, lost or taken again.
     """
 
@@ -105,7 +105,7 @@ class Tenure:
     def __init__(
         self, distributor: MachineIdDistributor, disk: DiskBound, clock: Clock, before: Self | None
     ) -> None:
-        """Begin without an id; ``before`` is that of the last opening."""
+        """Start without an id; ``before`` belongs to the previous opening."""
         self._distributor = distributor
         self._clock = clock
         self.disk = disk
@@ -119,13 +119,13 @@ class Tenure:
         self.on_change = anyio.Event()
 
     def begin(self, machine_id: int, floor_ms: int, now_ms: int) -> None:
-        """Have an id, whose first renewal is due."""
+        """Start to use an id, before its first renewal."""
         self.machine_id, self.taken_ms = machine_id, now_ms
         self.floor_ms = max(floor_ms, self.last_issued_ms())
         self.term += 1
 
     def end(self) -> None:
-        """Have no id any more."""
+        """Stop using the id."""
         self.machine_id, self.fence_ms, self.ends_at = -1, -1, -inf
 
     def notify(self) -> None:
@@ -141,7 +141,7 @@ class Tenure:
         return min(self.fence_ms, self.disk.limit_ms())
 
     def reach_ms(self) -> int:
-        """Return the latest time up to which the next renewal may let ids be."""
+        """Return the latest time that the next renewal may allow for ids."""
         return min(self.fence_ms, self.disk.until_ms)
 
     @property
@@ -150,12 +150,12 @@ class Tenure:
         return max(0.0, self.ends_at - self._clock.monotonic())
 
     def is_surely_ours(self, lease_time: float) -> bool:
-        """Whether the lease is valid by both clocks: a suspended host stops the monotonic one."""
+        """Whether both clocks say that the lease is valid: a suspended host stops one of them."""
         is_good: bool = self.seconds_left > max(0.0, self.disk.offline - lease_time)
         return is_good and self._clock.now_ms() < self.signed_ms + lease_time * MS
 
     def last_issued_ms(self) -> int:
-        """Return the latest time of an id, also of the openings before; -1 if there is none."""
+        """Return the latest time of an id, also of earlier openings; -1 if there is none."""
         last_ms: int = max((issuer.last_ms for issuer in self.issuers.values()), default=-1)
         return max(last_ms, self._past_ms)
 
@@ -163,12 +163,12 @@ class Tenure:
 class DiskBound:
     """What one opening of a lease finds on its machine's disk, and keeps there.
 
-    An instance without a ``state_dir`` has none: it finds nothing, and nothing is bounded.
+    Without a ``state_dir`` there is no record: it finds nothing, and bounds no ids.
 
     Attributes:
         offline: seconds without the store for which ids may be issued, also by the next process.
-        until_ms: no id is issued with a later time, by the record, for an instance that may start
-            without the store.
+        until_ms: for an instance that may start without the store, the latest time of ids that the
+            record allows.
     """
 
     __slots__ = (
@@ -192,19 +192,19 @@ class DiskBound:
         self._demand = demand
         self._call_timeout = call_timeout
         self._found: Found | None = None  # on this machine, by the first attempt to take an id
-        self._bound_ms = -1  # of the ids until the next renewal, and the boot clock at that time
-        self._at_ms = -1  # -1: none; a successor waits for the fence
+        self._bound_ms = -1  # latest time of ids, at the boot clock `_at_ms`, until the renewal
+        self._at_ms = -1  # -1: there is no bound, and a successor waits for the fence
         self.offline: float = 0.0 if self._place is None else self._place.offline
         self.until_ms: int = -1 if self.offline else NEVER_MS
 
     def limit_ms(self) -> int:
-        """Return the latest time that ids may have now, as far as the disk goes."""
+        """Return the latest time that the record on disk allows for ids now."""
         if self._at_ms < 0:
             return self.until_ms
         return min(self.until_ms, latest_ms(self._now_ms(), 0))
 
     def _now_ms(self) -> int:
-        """Return the bound of ids, moved on by the time since it was set."""
+        """Return the bound of ids, advanced by the time since it was set."""
         if self._place is None or self._at_ms < 0:
             return NEVER_MS
         return self._bound_ms + self._place.boot_ms() - self._at_ms
@@ -215,8 +215,8 @@ class DiskBound:
         """Return what a former process left on this machine; nothing after the first grant.
 
         Returns:
-            An error if ids depend on the record, and another process has it locked: it may run, and
-            issue ids that the store does not know of.
+            An error if ids depend on the record and another process has locked it: that process may
+            still run, and issue ids that the store does not know of.
         """
         if self._place is None:
             return Found()
@@ -231,25 +231,25 @@ class DiskBound:
         return self._found
 
     def floor_without_store(self, found: Found, now_ms: int) -> int | None:
-        """Return above which time ids have to be if the store does not answer; None for no ids."""
+        """Return the time that ids must be above if the store fails; None if none may be issued."""
         ids = region_ids(self._bits, self._distributor.region_code)
         is_ours = self.offline and (found.record is None or found.record.machine_id in ids)
         return offline_floor_ms(found, self._bits, now_ms) if is_ours else None
 
     def record_to_begin_with(self, found: Found) -> RestartRecord | None:
-        """Return the record, if this process may begin with its id; None if it may not yet."""
+        """Return the record if this process may begin with its id; None if it may not yet."""
         record, place = found.record, self._place
         if record is None or place is None or not is_still_its(record, place.former):
             return None
         return record
 
     def floor_ms(self, granted_ms: int, found: Found, renewed_ms: int | None) -> int:
-        """Return above which time the ids of a grant have to be.
+        """Return the time that the ids of a grant must be above.
 
         Args:
-            granted_ms: the time by the store.
+            granted_ms: that time according to the store.
             found: what was found on this machine.
-            renewed_ms: the last time, if the id was renewed since; None if it was not.
+            renewed_ms: the last floor, if the id was renewed since; None if it was not.
         """
         place = self._place
         if place is None:
@@ -257,25 +257,26 @@ class DiskBound:
         floor_ms = max(granted_ms, least_floor_ms(found))
         early_ms = early_floor_ms(found, place.former)
         if renewed_ms is not None and is_last(place.renewal, place.former):
-            early_ms = renewed_ms  # lost to a call of a former process, which has ended
+            early_ms = renewed_ms  # a call of a former process, now ended, took the id away
         self._found = Found()
         return floor_ms if early_ms is None else min(floor_ms, early_ms)
 
     # Once there is an id.
 
     async def bind(self, held: Tenure, *, renewal: str | None = None) -> CosIdError | None:
-        """Set the bound of all ids until the next renewal, and write it to this machine's disk.
+        """Set the bound of ids until the next renewal, and write it to this machine's disk.
 
-        Until it is there, a successor that asks the store waits for the fence: the record that it
-        finds is of an earlier renewal.  One that may start without the store would believe that
-        record, so then ids are below both bounds until the new one is on the disk.
+        Until it is on the disk, a successor that asks the store waits for the fence, because the
+        record that it finds is of an earlier renewal.  A successor that may start without the store
+        would trust that record; so then ids stay below both bounds until the new one is on the
+        disk.
 
         Args:
             held: the id.
-            renewal: names the renewal, if it was a former process's.
+            renewal: names the renewal, if a former process made it.
 
         Returns:
-            What the disk says, if ids depend on it.
+            The disk's error, if ids depend on the record.
         """
         if self._place is not None and renewal is not None:
             self._place.renewal = renewal
@@ -286,12 +287,12 @@ class DiskBound:
         now_ms, former_ms = self._home.clock.now_ms(), self._now_ms()
         demand, asked_ms = self._demand, max(self._demand.asked_ms, held.floor_ms)
         if now_ms - demand.prepared_ms < self._distributor.interval * MS:
-            # Or an issuer that prepares ids would ask for another renewal right after this one.
+            # Otherwise an issuer that prepares ids would request another renewal right after this.
             asked_ms = max(asked_ms, now_ms + demand.ahead_ms)
         bound_ms = max(now_ms, min(asked_ms, now_ms + int(demand.borrowable * MS)))
         self._at_ms = at_ms or -1
         self._bound_ms = min(bound_ms, former_ms) if self.offline else bound_ms
-        # Last: an id that a signal handler issues from here on is below the new bound.
+        # Done last: an id that a signal handler issues from here on is below the new bound.
         bound_ms = max(bound_ms, held.last_issued_ms())
         if not self.offline:
             self._bound_ms = bound_ms
@@ -305,22 +306,22 @@ class DiskBound:
         return refused
 
     async def keep(self, held: Tenure) -> None:
-        """Let ids go on while the store fails, if they may without it."""
+        """Let ids continue while the store fails, if they may do so."""
         if self.offline and self.until_ms >= 0:
             await self._write(held, self._bound_ms, max(self._at_ms, 0))
 
     async def void(self, last_ms: int) -> None:
-        """Void the record, whose id is lost: no process may begin with it.
+        """Void the record because its id is lost, so that no process begins with it.
 
         Args:
-            last_ms: ids of the next process have to be above that time.
+            last_ms: ids of the next process must be above that time.
         """
         if self._place is not None and self.offline:
             void = replace(VOID, floor_ms=last_ms)
             await self._call(partial(self._place.write, void))
 
     async def leave(self, held: Tenure) -> None:
-        """Write that no id is later than those that were issued."""
+        """Write that no id has a later time than those that were issued."""
         if self._place is not None:
             last_ms = max(held.last_issued_ms(), held.floor_ms, 0)
             await self._write(held, last_ms, self._place.boot_ms(), last_ms)
@@ -328,7 +329,7 @@ class DiskBound:
     async def _write(
         self, held: Tenure, bound_ms: int, at_ms: int, until_ms: int | None = None
     ) -> CosIdError | None:
-        """Write the record of a bound; ids may go up to its own fence once it is on the disk."""
+        """Write the record of a bound; then ids may go up to the record's own fence."""
         place, clock = self._place, self._home.clock
         if place is None or not place.renewal:
             return None
@@ -355,7 +356,7 @@ class DiskBound:
         return None
 
     async def _call(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - any call
-        """Call the machine's own disk; return an error instead of raising it."""
+        """Call this machine's disk; return an error instead of raising it."""
         clock, within = self._home.clock, self._call_timeout
         answer = await call_bounded(call, store=STORE, clock=clock, within=within, shield=True)
         if isinstance(answer, CosIdError):
@@ -364,7 +365,7 @@ class DiskBound:
 
 
 def _not_locked() -> CosIdError:
-    """Return the error of an instance whose ids depend on a record that it cannot have."""
+    """Return the error of an instance whose ids depend on a record that it cannot lock."""
     return StoreUnavailableError(
         STORE,
         "cannot lock and write the record of this instance, on which its ids depend: another "

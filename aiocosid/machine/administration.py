@@ -1,6 +1,6 @@
-"""The rules of machine ids for operators: mark, forget, set the width, repair.
+"""The rules of machine ids for operators: initialize, forget, set the width, repair.
 
-As `_rules`, each function reads a `Snapshot` and returns a `Decision`, and is pure.
+Like those in `rules`, each function is pure: it reads a `Snapshot` and returns a `Decision`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ __all__ = ("forget", "is_used", "mark", "mark_store", "repair", "set_bits")
 def repair(snapshot: Snapshot, caller: Caller, *, clock_ms: int) -> Decision:
     """Lower the floors of free ids that are so far ahead that only a wrong clock can be the cause.
 
-    Then the next owner begins a minute ahead of now.  Answers what was too far ahead, as it was; an
-    id that is held was left alone, because its holder issues ids up to its fence.
+    The next owner then begins a minute ahead of now.  The answer lists all ids that were too far
+    ahead, with their old floors.  A held id is left unchanged, because its holder issues ids up to
+    its fence.
 
     Args:
         snapshot: complete.
@@ -81,8 +82,7 @@ def repair(snapshot: Snapshot, caller: Caller, *, clock_ms: int) -> Decision:
 def set_bits(snapshot: Snapshot, caller: Caller, bits: int, region_code: int = 1) -> Decision:
     """Change the width and the region, if no id is held.
 
-    All slots and the count are written unchanged, so that the commit fails if an id is taken
-    meanwhile.
+    All slots and the count are rewritten, so that the commit fails if an id is taken meanwhile.
     """
     if not snapshot.is_complete or is_uncounted(snapshot):
         return Decision(need=need_whole(caller))
@@ -99,14 +99,14 @@ def set_bits(snapshot: Snapshot, caller: Caller, bits: int, region_code: int = 1
     for number, slot in snapshot.slots.items():
         record = slot.record or MachineRecord()
         changes.slots[number] = replace(slot, record=replace(record, version=record.version + 1))
-    recount(snapshot, changes, is_anew=True)
+    recount(snapshot, changes, in_full=True)
     return Decision(changes)
 
 
 def is_used(snapshot: Snapshot) -> bool:
     """Return whether a process ever held a machine id of the namespace, as far as is known.
 
-    One that has only asked for one, and was refused, has left the namespace's cell.
+    The namespace's cell alone proves nothing: a process whose request was refused has left it.
     """
     space = snapshot.space
     was_marked = space is not None and not space.is_new
@@ -114,12 +114,12 @@ def is_used(snapshot: Snapshot) -> bool:
 
 
 def mark_store(snapshot: Snapshot, caller: Caller, *, after_loss: bool = False) -> Decision:
-    """Write the store's marker, which says that it has lost nothing in any namespace.
+    """Write the store's marker, which says that the store has lost nothing in any namespace.
 
-    Every namespace is sound from then on, and running quarantines end.
+    From then on every namespace is sound, and running quarantines end.
 
     Args:
-        snapshot: one of any namespace.
+        snapshot: a snapshot of any namespace.
         caller: its nonce becomes the marker's id.
         after_loss: only allow that counters are created; the machine ids of all namespaces are in
             quarantine from then on.
@@ -133,7 +133,7 @@ def mark_store(snapshot: Snapshot, caller: Caller, *, after_loss: bool = False) 
 
 
 def forget(snapshot: Snapshot) -> Decision:
-    """Stop to miss a namespace whose cells were removed, on an operator's command.
+    """Stop counting a namespace whose cells were removed as missing, on an operator's command.
 
     Args:
         snapshot: that namespace's, complete.
@@ -142,8 +142,8 @@ def forget(snapshot: Snapshot) -> Decision:
         return Decision(need=ReadRequest(is_complete=True, namespaces=True))
     number, name = missing_namespaces(snapshot), snapshot.namespace
     if snapshot.count is not None or any(slot.is_held for slot in snapshot.slots.values()):
-        expected = f"one whose machine ids were removed from the store; {name!r} still has some"
-        return Decision(error=InvalidArgumentError("namespace", name, expected=expected))
+        rule = "still has machine ids in the store; remove them first"
+        return Decision(error=InvalidArgumentError("namespace", name, rule))
     if number <= 0 or snapshot.namespaces is None:
         return Decision(answer=False)
     counted = NamespaceCount(snapshot.namespaces.number - 1)
@@ -151,12 +151,12 @@ def forget(snapshot: Snapshot) -> Decision:
 
 
 def mark(snapshot: Snapshot, caller: Caller, *, confirm_no_holders: bool) -> Decision:
-    """Mark one namespace as complete, whatever the store's marker says.
+    """Declare one namespace complete, whatever the store's marker says.
 
     Args:
         snapshot: complete.
         caller: the caller; its safe guard is the longest known one, 0 for none.
-        confirm_no_holders: mark it again even if it is marked, and end a quarantine.
+        confirm_no_holders: declare it again even if that was done, and end a quarantine.
     """
     is_uncounted = snapshot.counted == -1 and snapshot.count is None
     if not snapshot.is_complete or is_uncounted:
@@ -165,7 +165,7 @@ def mark(snapshot: Snapshot, caller: Caller, *, confirm_no_holders: bool) -> Dec
     if is_there and not confirm_no_holders:
         return _look_at_marker(snapshot, caller)
     changes = Changes(space=sound_space(snapshot, guard_ms=caller.guard_ms))
-    recount(snapshot, changes, is_anew=True)
+    recount(snapshot, changes, in_full=True)
     return Decision(changes, MachineMarker(namespace=snapshot.namespace, is_created=True))
 
 
@@ -178,6 +178,6 @@ def _look_at_marker(snapshot: Snapshot, caller: Caller) -> Decision:
         space = remembering(space, caller.guard_ms)
     changes = Changes(space=space_written(snapshot, space))
     if found.is_recounted:
-        recount(snapshot, changes, is_anew=True)
+        recount(snapshot, changes, in_full=True)
     marker = MachineMarker(namespace=snapshot.namespace, seconds_left=found.left_ms / 1000)
     return Decision(changes, marker, is_alarm=found.is_alarm)

@@ -1,11 +1,11 @@
 """The state of a namespace's machine ids in a store: what the rules read and write.
 
 A store keeps *cells*: values under keys, each read and compared as a whole.  Its backend reads them
-into a `Snapshot`; the rules (`_rules`) decide what to change; the backend commits the `Changes` in
+into a `Snapshot`; the rules in `rules` decide what to change; the backend commits the `Changes` in
 one atomic step, provided that every cell that the decision is based on still has the value that was
 read.
 
-Pure: values only.  The texts of our own cells are the same on every store, compact JSON.
+Pure: values only.  aiocosid's own cells have the same text on every store, compact JSON.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ ENDLESS_MS: Final = 2**52
 """Milliseconds; a safe guard of this length never ends."""
 
 FORMAT: Final = 2
-"""The version of our cells and their keys; every version finds the marker at the same key."""
+"""The version of aiocosid's cells and keys; every version finds the marker at the same key."""
 
 _FIRST_FORMAT: Final = 1
-"""That of a marker that names none."""
+"""The version of a marker that names none."""
 
 _KEYS: Final = {"marker_id": "epoch"}
-"""The keys of fields that have another name in the stored JSON."""
+"""Keys of fields that have another name in the stored JSON."""
 
 _OMITTED: Final = {"region_code": 1}
-"""Fields that the stored JSON has only if they have another value."""
+"""Fields that the stored JSON contains only if they have another value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Owner:
     """CosId's own cell of a machine id: its holder, and the holder's last renewal.
 
     Attributes:
-        instance: the holder's instance id; empty if the id was given back.
+        instance: the holder's instance id; empty if the id was released.
         stamp_ms: the holder's last renewal by its own clock, unix milliseconds.
     """
 
@@ -72,7 +72,7 @@ class Owner:
 
 
 class _Cell:
-    """A cell of our own, whose text is the JSON of its fields."""
+    """A cell of aiocosid, stored as the JSON of its fields."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -114,18 +114,18 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class MachineRecord(_Cell):
-    """aiocosid's own cell about one machine id, beside CosId's.
+    """aiocosid's own cell about one machine id, alongside CosId's.
 
     Attributes:
         instance: the instance that it describes; the fields about it count only while it holds the
             id.
         stable: whether the instance keeps the id when it is closed, or stops renewing.
         fence_ms: no id was issued with a later time, unix milliseconds; -1 for none.
-        token: the token of the call that handed the id out last; a caller with another token is
+        token: the token of the call that was last granted the id; a caller with another token is
             outdated.
         version: counts the writes, so that no two values of the cell are ever equal.
         claimed: the quarantine in which the holder asserted the id, or empty.
-        requested_ms: when the holder asked for the id, by its own clock, if the id was asserted;
+        requested_ms: when the holder requested the id, by its own clock, if the id was asserted;
             otherwise the floor that a guest of a server found, and 0 without one.
     """
 
@@ -139,7 +139,7 @@ class MachineRecord(_Cell):
 
 
 read_note: Final = lru_cache(maxsize=4096)(MachineRecord.read)
-"""Parses a record, cached: of the many records that a hand-out reads most have not changed."""
+"""Parses a record, cached: of the many records that a grant reads, most have not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,14 @@ class NamespaceRecord(_Cell):
 
     Attributes:
         identity: the identity of the store for which this namespace is sound, or in quarantine.
-        marker_id: that of the store's marker at that time; empty if there was none.
-        bits: the width of the machine ids, 1 to 31; 0 if none was handed out yet.
-        guard_ms: the longest safe guard that was ever named, 0 for none, `ENDLESS_MS` for no end.
+        marker_id: the id of the store's marker at that time; empty if there was none.
+        bits: the width of the machine ids, 1 to 31; 0 if none was granted yet.
+        guard_ms: the longest safe guard ever named, 0 for none, `ENDLESS_MS` for no end.
         quarantine: the name of the running quarantine, or empty.
         since_ms: when the quarantine began, by the store's clock.
         gaps: whether numbers below the last new one were left out.
         is_new: whether the store had nothing at all when the quarantine began.
-        region_code: the region whose machine ids are handed out, its bits behind a 1; 1 for no
+        region_code: the region whose machine ids are granted, its bits behind a 1; 1 for no
             regions.
     """
 
@@ -181,13 +181,13 @@ class NamespaceRecord(_Cell):
 
 @dataclass(frozen=True, slots=True)
 class Marker(_Cell):
-    """The store's own cell: while it is there, the store has lost nothing since it was written.
+    """The store's own cell: as long as it is there, nothing was lost since it was written.
 
     Attributes:
         identity: the identity of the store that it was written for; empty after a loss: counters
             may be created, but machine ids are in quarantine.
-        marker_id: a new one each time that the marker is written; empty, as the identity is, if it
-            only lets counters be created, and says nothing about machine ids.
+        marker_id: a new id each time the marker is written; empty, like the identity, if the marker
+            only lets counters be created and says nothing about machine ids.
         format: the version of the cells and keys of the process that wrote it.
     """
 
@@ -197,7 +197,7 @@ class Marker(_Cell):
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        """Return the cell of these fields; of another format only its number is read."""
+        """Return the cell of these fields; for another version only the version is read."""
         is_first = set(facts) == {"identity", "epoch"}
         version = _FIRST_FORMAT if is_first else facts.get("format")
         if type(version) is int and version != FORMAT:
@@ -207,10 +207,10 @@ class Marker(_Cell):
 
 @dataclass(frozen=True, slots=True)
 class Count(_Cell):
-    """The number of machine ids of a namespace that have a `MachineRecord`; stored with the marker.
+    """How many machine ids of a namespace have a `MachineRecord`; stored alongside the marker.
 
     Attributes:
-        marker_id: that of the marker under which they were counted.
+        marker_id: the id of the marker under which they were counted.
         ids: how many.
     """
 
@@ -220,9 +220,9 @@ class Count(_Cell):
 
 @dataclass(frozen=True, slots=True)
 class NamespaceCount(_Cell):
-    """How many namespaces ever handed out a machine id; it lies beside the marker.
+    """How many namespaces were ever granted a machine id; stored alongside the marker.
 
-    It is no part of the marker's value, or each renewal would conflict with each new namespace.
+    It is not part of the marker's value, or each renewal would conflict with each new namespace.
 
     Attributes:
         number: how many.
@@ -236,12 +236,12 @@ class MachineSlot:
     """One machine id: CosId's cell, and aiocosid's.
 
     Attributes:
-        owners: its holder, or the one that gave it back.  Usually one; several only where CosId's
-            layout allows it; none if only the record is left.
+        owners: its holder, or a released owner.  Usually one; several only where CosId's layout
+            allows it; none if only the record is left.
         record: aiocosid's record, if there is one.
-        seen_ms: when the record was written last, on ZooKeeper CosId's cell too, by the store's
+        seen_ms: when the record was last written (on ZooKeeper also CosId's cell), by the store's
             clock; -1 if that is not known.
-        is_damaged: whether CosId's cell cannot be read: the id counts as held, by an unknown
+        is_damaged: whether CosId's cell cannot be read; then the id counts as held, by an unknown
             instance.
     """
 
@@ -262,7 +262,7 @@ class MachineSlot:
 
     @property
     def is_noted(self) -> bool:
-        """Whether it was handed out by aiocosid, and both cells are there."""
+        """Whether aiocosid granted it, and both cells are there."""
         return bool(self.record and self.record.token and (self.owners or self.is_damaged))
 
     @property
@@ -277,7 +277,7 @@ class MachineSlot:
 
     @property
     def floor_ms(self) -> int:
-        """The time that the next owner's ids have to be above; -1 if the id never had an owner."""
+        """The time that the next owner's ids must be above; -1 if the id never had an owner."""
         return max(self.stamp_ms, self.fence_ms)
 
     def renewal_of(self, instance: str, machine_id: int) -> str:
@@ -316,15 +316,15 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a decision has to read.
+    """What a decision must read.
 
     Attributes:
         instance: the instance whose own cell and machine id are read; empty for none.
         machine_id: a further machine id; None for none.
         is_complete: whether all machine ids of the namespace are read.
-        sample: if not 0, so many of the ids that can be taken are enough instead, on a store where
-            reading all is expensive: the first ones given back, else the lowest new ones.
-        namespaces: whether `Snapshot.namespaces` and `Snapshot.counted` are read, too; if a sample
+        sample: if not 0, that many takeable ids are enough instead, on a store where reading all is
+            expensive: the first released ones, otherwise the lowest new ones.
+        namespaces: whether `Snapshot.namespaces` and `Snapshot.counted` are also read; if a sample
             is enough, only where this namespace has no count, and the backend knows in time.
     """
 
@@ -339,12 +339,12 @@ class ReadRequest:
 class Snapshot:
     """The cells of a namespace at one moment, as a backend has read them.
 
-    After a successful commit the backend brings it up to date (`apply`), so that a renewal needs no
+    After a successful commit the backend updates it with `apply`, so that a renewal needs no
     further read.
 
     Attributes:
         namespace: the namespace.
-        identity: identifies the store; it changes when the store was restarted empty, or restored.
+        identity: identifies the store; it changes when the store is restarted empty, or restored.
         now_ms: the store's clock, milliseconds.
         marker: the store's marker, if it is there.
         space: the namespace's cell, if it is there.
@@ -352,16 +352,17 @@ class Snapshot:
         slots: machine ids by number, in the store's own order.
         own: the machine id that the asking instance's own cell names, if there is one.
         last_new: CosId's adder: the last machine id that was new; None on stores that have none.
-        first_new: on those, the first number that is considered as new.
-        is_complete: whether all slots of the namespace are here.
+        first_new: on those stores, the first number that is considered as new.
+        is_complete: whether it contains all slots of the namespace.
         stamps_tell: whether stamps can be compared with ``now_ms``: False where there are no CosId
             peers, and only ``seen_ms`` shows whether an owner renews.
         damages: the damaged cells.
         raw: the backend's own values to compare at the commit.
         is_doubtful: whether the backend itself has detected that the store was rolled back.
         store: names the store in messages.
-        cells: in a sample, the number of CosId's cells of all machine ids; else -1.
-        records: in a sample, the largest possible number of machine ids with a record; else -1.
+        cells: in a sample, the number of CosId's cells of all machine ids; otherwise -1.
+        records: in a sample, the largest possible number of machine ids with a record; otherwise
+            -1.
         namespaces: how many namespaces were ever counted, if that cell is there and was read.
         counted: how many namespaces have a count, if it was read; -1 if it was not; None on a store
             that cannot lose a namespace's count without its marker.
@@ -393,7 +394,7 @@ class Snapshot:
 
     @property
     def is_sample(self) -> bool:
-        """Whether it has only the caller's machine id and some that can be taken."""
+        """Whether it contains only the caller's machine id and some that can be taken."""
         return self.cells >= 0 and not self.is_complete
 
     def knows(self, identity: str) -> bool:
@@ -408,10 +409,10 @@ class Snapshot:
     def counts_one_more(self, changes: Changes) -> bool:
         """Return whether the count can be incremented without comparing it, under the same marker.
 
-        One more machine id gets a record, and the note's cell is compared.  A process that counts
-        all ids again also writes the cell of the namespace or the marker, which are compared too.
-        Without this, processes that start at the same time would conflict over the count, each with
-        every other.
+        That is so if one more machine id gets a record, whose own cell is compared.  A process that
+        counts all ids again also writes the namespace's cell or the marker, which are compared too.
+        If the count were compared, processes that start at the same time would all conflict with
+        each other.
         """
         old = self.count
         return old is not None and changes.count == Count(old.marker_id, old.ids + 1)
@@ -419,7 +420,7 @@ class Snapshot:
     def counts_one_namespace_more(self, changes: Changes) -> bool:
         """Return whether the number of namespaces can be incremented without comparing it.
 
-        This namespace gets a count, and that it has none yet is compared.
+        That is so if this namespace gets its first count; the commit compares that it has none yet.
         """
         old, new = self.namespaces, changes.namespaces
         is_first = self.count is None and changes.count is not None
@@ -431,7 +432,7 @@ class Snapshot:
         return self.marker is not None and bool(self.marker.identity or self.marker.marker_id)
 
     def apply(self, changes: Changes) -> None:
-        """Apply the changes, as after their commit."""
+        """Update the snapshot with changes that were committed."""
         self.marker = changes.marker or self.marker
         self.space = changes.space or self.space
         self.count = changes.count or self.count
@@ -444,7 +445,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Changes:
-    """What a decision writes.  Every written cell is compared; marker and space are, if they exist.
+    """What a decision writes.  Every written cell is compared; so are marker and space if present.
 
     A store whose snapshots have ``counted`` also writes and compares ``namespaces``.
 
@@ -458,7 +459,7 @@ class Changes:
         own: the new cells of instances: the machine id that an instance holds, or None to remove
             the cell.  Ignored on stores where CosId's cell has the instance as its key.
         last_new: CosId's new adder.
-        signed: the instance that renews; the time until its id expires starts again.
+        signed: the machine id that is renewed; the time until it expires starts again.
         guard_ms: the safe guard of that instance.
     """
 
@@ -480,7 +481,7 @@ class Changes:
 
 
 class CellBackend(Protocol):
-    """What a store has to implement for machine ids."""
+    """What a store must implement for machine ids."""
 
     label: str
     """The server or file in messages, without credentials."""
@@ -495,13 +496,13 @@ class CellBackend(Protocol):
     """The remedy for a forked child, in messages."""
 
     is_local: bool
-    """Whether it answers without a suspension, so that calls need not take turns."""
+    """Whether it answers without suspending, so that calls need not take turns."""
 
     async def aopen(self) -> None:
-        """Get ready in this process; connects on first use.
+        """Prepare for use in this process; it connects on first use.
 
         Raises:
-            ForkedError: it lives on a client of the parent process.
+            ForkedError: it uses a client of the parent process.
         """
         raise NotImplementedError
 
@@ -509,24 +510,23 @@ class CellBackend(Protocol):
         """Read a namespace's cells, all at one moment, or so that a commit detects changes.
 
         Raises:
-            CorruptMachineStateError: a cell of ours, or the asking instance's own, is damaged.
+            CorruptMachineStateError: a cell of aiocosid, or the asking instance's own, is damaged.
             StoreError: the store refuses or cannot be reached.
         """
         raise NotImplementedError
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        """Write all or nothing: only if the cells that the decision is based on are unchanged.
+        """Write all changes, if the cells that the decision is based on are unchanged; else none.
 
         It compares the store's identity, the marker, the namespace's cell, and every written cell;
-        a written cell that was absent still has to be absent.  If it succeeds, it brings
-        ``snapshot`` up to date.  Safe to be applied twice: the second time a compared cell has
-        changed.
+        a written cell that was absent must still be absent.  If it succeeds, it updates
+        ``snapshot``.  It may safely be applied twice: the second time a compared cell has changed.
 
-        A marker or a namespace's cell that was absent and is not written may be there by now: SQL
-        and ZooKeeper cannot compare that.  It is harmless.  A marker that appears says only that
-        nothing was lost, and the next decision counts the ids again, also the one that was
-        committed meanwhile.  An absent cell of the namespace is written by every decision that
-        hands out or renews an id; those that give one back do not look at it.
+        A marker or a namespace's cell that was absent and is not written may exist by now, because
+        SQL and ZooKeeper cannot compare that.  It is harmless.  A new marker says only that nothing
+        was lost, and the next decision counts the ids again, including the one that was committed
+        meanwhile.  An absent cell of the namespace is written by every decision that grants or
+        renews an id; those that release one do not look at it.
 
         Returns:
             False if another commit came first: nothing was written.
@@ -543,7 +543,7 @@ def token_of(renewal: str) -> str:
 
 
 def freed(slot: MachineSlot, stamp_ms: int, **fields: Any) -> MachineSlot:  # noqa: ANN401 - fields of a record
-    """Return a slot as given back; its record names no instance."""
+    """Return a slot as released; its record names no instance."""
     record = slot.record or MachineRecord()
     record = replace(
         record, instance="", stable=False, claimed="", version=record.version + 1, **fields

@@ -1,4 +1,4 @@
-"""Hands out a namespace's machine ids on any store: read, decide, commit; repeat on conflict."""
+"""Grants a namespace's machine ids on any store: read, decide, commit; repeat on conflict."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ NONCE_BYTES: Final = 8
 FIRST_PAUSE: Final = 0.002  # seconds after the first conflict, doubled by each further one
 LONGEST_PAUSE: Final = 0.1  # seconds
 LONGEST_TRY: Final = 10.0  # seconds; the timeout of a lease's calls is shorter
-SPREAD: Final = 4  # doublings of the choice for each conflict: 16 candidates after the first
-MOST_SPREAD: Final = 8  # doublings at most: 256 candidates
+SPREAD: Final = 4  # doublings of the candidates for each conflict: 16 after the first
+MOST_SPREAD: Final = 8  # most doublings: 256 candidates
 
-MOST_ALARMS: Final = 9  # in succession, within a second, until one counts
+MOST_ALARMS: Final = 9  # alarms in a row, within a second, before one counts
 
 STAMPS_REMEMBERED: Final = 4096
 
 
 def guard_ms_of(seconds: float) -> int:
-    """Return seconds, as those of a safe guard, in milliseconds, as they are stored in cells."""
+    """Return the seconds of a safe guard as the milliseconds that cells store."""
     return ENDLESS_MS if seconds == inf else min(ceil(seconds * 1000), ENDLESS_MS)
 
 
@@ -94,7 +94,7 @@ async def read_cells(backend: CellBackend, namespace: str, need: ReadRequest) ->
 
     Raises:
         StoreFormatError: another version of this library keeps its cells in the store.
-        CosIdError: as `CellBackend.read` does.
+            CosIdError: `CellBackend.read` fails.
     """
     snapshot = await backend.read(namespace, need)
     rules.check_format(snapshot)
@@ -110,12 +110,13 @@ async def transact(
 ) -> tuple[Any, Snapshot]:
     """Read, decide and commit, again after each conflict; return the answer.
 
-    One atomic step on the store, safe to be applied twice.  A cancelled call may have taken effect.
+    It is one atomic step on the store, and may safely be applied twice.  A cancelled call may have
+    taken effect.
 
     Args:
         backend: the store.
         namespace: the namespace of the cells.
-        need: what the first read has to return.
+        need: what the first read must return.
         decide: takes a snapshot and the number of conflicts so far; it may be called several times.
         snapshot: used instead of the first read.
 
@@ -123,7 +124,7 @@ async def transact(
         The decision's answer, and the snapshot as it is after the commit.
 
     Raises:
-        CosIdError: the decision's error; what the decision had to write was written.
+        CosIdError: the decision's error, raised after the decision's changes were written.
         StoreUnavailableError: every commit conflicted with another one.
         StoreError: the store refuses or cannot be reached.
     """
@@ -139,8 +140,8 @@ async def transact(
             need, snapshot = decision.need, None
             continue
         if decision.is_alarm and alarms < MOST_ALARMS:
-            # A CosId peer may be, or have been, between its two steps while this was read.
-            # Where peers move one id after the other, no read finds them all.
+            # A CosId peer may have been between its two steps while this was read.  Where peers
+            # move one id after the other, no single read finds all of them.
             moving |= {number for number, slot in snapshot.slots.items() if slot.is_noted}
             await SYSTEM_CLOCK.sleep(FIRST_PAUSE * (2**alarms - 1))
             alarms, snapshot = alarms + 1, None
@@ -151,12 +152,12 @@ async def transact(
                 raise decision.error
             snapshot.moving = frozenset()
             return decision.answer, snapshot
-        if snapshot is remembered:  # the snapshot was old: that is no conflict
+        if snapshot is remembered:  # an outdated snapshot is no conflict
             snapshot = remembered = None
             continue
         snapshot = None
         conflicts += 1
-        # A small read is enough: the process that was first has written what was missing.
+        # A small read is enough: the process that committed first has written what was missing.
         need = replace(first, sample=_widened(first.sample, conflicts))
         if SYSTEM_CLOCK.monotonic() > until:
             reason = f"other processes changed the machine ids of {namespace!r} each time"
@@ -170,7 +171,7 @@ def _widened(choice: int, conflicts: int) -> int:
 
 
 _slots: Final[WeakKeyDictionary[Any, dict[tuple[object, str], anyio.Lock]]] = WeakKeyDictionary()
-"""By backend, loop and namespace: one hand-out at a time; two in one process would conflict."""
+"""One lock per backend, loop and namespace, since two grants in one process would conflict."""
 
 
 def _turn(backend: CellBackend, namespace: str) -> anyio.Lock | nullcontext[None]:
@@ -189,7 +190,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     """The machine ids of one namespace on a store, for one instance.
 
     A store's ``machine_id_distributor`` creates it.  Each call is one atomic step on the store: it
-    reads, decides by the rules that all stores share, and writes if nothing has changed since. A
+    reads, decides by the rules that all stores share, and writes if nothing has changed since.  A
     renewal uses what was read last, and takes one round trip.
     """
 
@@ -200,7 +201,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     )
 
     is_remote: bool = False
-    """Whether a server decides, which alone reads the cells."""
+    """Whether a server decides, because only the server reads the cells."""
 
     @takes(MachineIdOptions)
     def __init__(self, backend: CellBackend, options: MachineIdOptions, /) -> None:
@@ -213,7 +214,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         Raises:
             InvalidArgumentError: an argument is outside its range, ``state_dir`` is given for an
                 instance that is not stable, ``offline`` without ``state_dir``, or one of ``region``
-                and ``region_bits`` without the other, or on a store that does not note them.
+                and ``region_bits`` without the other, or on a store that does not store them.
         """
         who, where = as_instance_id(options.instance_id), options.state_dir
         is_stable = who.stable and self.keeps_fences
@@ -225,14 +226,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             interval=usual if options.interval is None else options.interval,
         )
         if where is not None and not is_stable:
-            expected = "left out but for a stable instance_id, on a store that keeps fences"
-            raise InvalidArgumentError("state_dir", where, expected=expected)
+            rule = "requires a stable instance_id, and a store that keeps fences"
+            raise InvalidArgumentError("state_dir", where, rule)
         self.region: int | None = options.region
         self.region_bits: int = options.region_bits
         self.region_code: int = region_code_of(options.region, options.region_bits)
         if options.region_bits and not self.keeps_fences:
-            expected = "left out on this store, which does not note the region of a namespace"
-            raise InvalidArgumentError("region", options.region, expected=expected)
+            rule = "cannot be given on this store, which keeps no regions of a namespace"
+            raise InvalidArgumentError("region", options.region, rule)
         self.state_dir: Path | None = None if where is None else Path(where)
         self.restart: RestartPlace | None = restart_file(
             options,
@@ -251,12 +252,12 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         self._forget()
 
     def _forget(self) -> None:
-        self._token = ""  # of the last call that got an id
+        self._token = ""  # of the last call that was granted an id
         self._asked = ""  # of the calls since then, whose answers may have been lost
-        self._taken: GrantReceipt | None = None  # by that call, unless the id was given back
-        self._receipt = ""  # a server's, of that
-        self._snapshot: Snapshot | None = None  # as of the last call
-        self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps of this lease
+        self._taken: GrantReceipt | None = None  # of that grant, unless the id was released
+        self._receipt = ""  # a server's proof of that grant
+        self._snapshot: Snapshot | None = None  # after the last call
+        self._sent: deque[int] = deque(maxlen=STAMPS_REMEMBERED)  # stamps that this lease wrote
         self._foreign = -1  # a stamp of our own instance that this lease did not write
 
     @property
@@ -273,13 +274,13 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             MachineIdOverflowError: all are held.
             MachineIdInUseError: a process with another ``state_dir`` may issue ids under our id
                 without the store, or CosId holds ids outside our region; nothing was written.
-            MachineIdQuarantineError: the store may have lost the record of who holds which.
+            MachineIdQuarantineError: the store may have lost the record of who holds which id.
             StoreNotInitializedError: the store was never initialised, or has been emptied.
             InvalidArgumentError: an argument is outside its range; nothing was sent.
-            CorruptMachineStateError: the entry of this instance, or a cell of ours, is damaged.
+            CorruptMachineStateError: the entry of this instance, or a cell of aiocosid, is damaged.
             StoreUnavailableError: the store cannot be reached.
             StoreAuthenticationError: the store rejects the user, the password or the rights.
-            ForkedError: the connections are the parent's.
+            ForkedError: the connections belong to the parent process.
         """
         region_ids(bits, self.region_code)
         check_integer("now_ms", now_ms, at_least=0, at_most=MAX_MS)
@@ -316,7 +317,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         return took.grant
 
     def _note_former(self, took: Took) -> None:
-        # If it is this call's, it has taken the id already, and its answer was lost.
+        # If this very call wrote last, it has already taken the id, and its answer was lost.
         if self.restart is not None and not (took.is_again or took.twin_ms):
             self.restart.former = took.former
 
@@ -329,7 +330,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         return operations.revealed(former, known, restart.renewal)
 
     def _is_over(self, former: str) -> bool:
-        """Return whether the process that had our id before has ended, or is this one."""
+        """Return whether the process that last had our id has ended, or is this one."""
         restart = self.restart
         return restart is not None and has_proof(restart.found, restart.renewal, former)
 
@@ -337,8 +338,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """Renew the id; see `aiocosid.abc.MachineIdDistributor.renew`.
 
         Raises:
-            MachineIdLostError: another instance holds the id, or none does, or it was handed out
-                again to the same instance; nothing was written about it.
+            MachineIdLostError: another instance holds the id, or none does, or it was granted again
+                to the same instance; nothing was written about it.
             MachineIdInUseError: another process renews the id under the same instance id.
             MachineIdQuarantineError: the store may have lost the record that another process holds
                 the id.
@@ -346,7 +347,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             CorruptMachineStateError: the id's cell is damaged; nothing was written.
             StoreUnavailableError: the store cannot be reached.
             StoreAuthenticationError: the store rejects the user, the password or the rights.
-            ForkedError: the connections are the parent's.
+            ForkedError: the connections belong to the parent process.
         """
         await self._renew(machine_id, now_ms, fence_ms, is_valid=False)
 
@@ -354,8 +355,8 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
         Raises:
-            CosIdError: as for `renew`; `MachineIdQuarantineError` only if this object did not get
-                the id, or gave it back.
+            CosIdError: as for `renew`; `MachineIdQuarantineError` only if this object was not
+                granted the id, or has released it.
         """
         await self._renew(machine_id, now_ms, fence_ms, is_valid=True)
 
@@ -386,14 +387,14 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             self.restart.renewal = done.renewal
 
     async def release(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back; see `aiocosid.abc.MachineIdDistributor.release`.
+        """Release the id; see `aiocosid.abc.MachineIdDistributor.release`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             CorruptMachineStateError: the id's cell is damaged; nothing was written.
             StoreUnavailableError: the store cannot be reached.
             StoreAuthenticationError: the store rejects the user, the password or the rights.
-            ForkedError: the connections are the parent's.
+            ForkedError: the connections belong to the parent process.
         """
         check_integer("machine_id", machine_id, at_least=0, at_most=MAX_MACHINE_ID)
         check_integer("last_ms", last_ms, at_least=-1, at_most=MAX_MS)
@@ -405,10 +406,10 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         )
         await self.ask_release(asked)
 
-    # What is asked of the store; a server asks so, too.
+    # Operations on the store; a server calls these methods, too.
 
     async def ask_take(self, asked: TakeOperation) -> Took:
-        """Hand out a machine id.
+        """Grant a machine id.
 
         Raises:
             CosIdError: as for `distribute`.
@@ -438,7 +439,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             CosIdError: as for `renew`.
         """
         caller = asked.caller(nonce())
-        known, self._snapshot = self._snapshot, None  # used once: the call may be cancelled
+        known, self._snapshot = self._snapshot, None  # used only once: the call may be cancelled
 
         def decide(snapshot: Snapshot, _: int) -> Decision:
             decision = operations.renew(asked, snapshot, caller)
@@ -454,7 +455,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
         return done
 
     async def ask_release(self, asked: ReleaseOperation) -> None:
-        """Give a machine id back.
+        """Release a machine id.
 
         Raises:
             CosIdError: as for `release`.
@@ -467,20 +468,20 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             lambda snapshot, _: operations.give_back(asked, snapshot, caller),
         )
 
-    # Detecting an instance id that two processes use.
+    # Detecting that two processes use one instance id.
 
     def _look_for_namesake(self, done: Renewed) -> None:
-        """Raise if another process with our instance id wrote two stamps in succession."""
+        """Raise if another process with our instance id wrote two stamps in a row."""
         if self._taken is None or done.found_ms == -1 or done.found_ms in self._sent:
             return
         before, self._foreign = self._foreign, done.found_ms
         if before not in {-1, self._foreign}:
             raise namesake(self, "renews its machine id")
 
-    # Common to all calls.
+    # Shared by all calls.
 
     def _described(self) -> dict[str, Any]:
-        """Return the requester of an operation of this process."""
+        """Return the fields of a `Requester` that describe this process."""
         self._ensure_own()
         who = self.instance_id
         return {
@@ -494,15 +495,17 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
             raise ForkedError(repr(self), remedy=self._backend.fork_remedy)
 
     async def aopen(self) -> None:
-        """Get ready in this process; in a forked child as a new instance, on new connections.
+        """Prepare for use in this process; a forked child becomes a new instance.
+
+        The child uses connections of its own.
 
         Raises:
-            ForkedError: the client was passed in, and is the parent's.
+            ForkedError: the client was passed in, and belongs to the parent process.
         """
         await self._backend.aopen()
         if self._fork_generation != fork.generation:
-            # The parent keeps the old name.  A name that the user gave stays, and of parent and
-            # child the one that takes the id last has it.
+            # The parent keeps the old name.  A name given by the user stays; if parent and child
+            # both use it, the one that takes the id last has it.
             self._fork_generation = fork.generation
             self._forget()
             if self._is_unique:
@@ -511,5 +514,5 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
     async def aclose(self) -> None:
         """Unlock the ``state_dir``; the store stays open."""
         if self.restart is not None:
-            self._token = self._asked = ""  # the next opening learns anew who has had the id
+            self._token = self._asked = ""  # the next opening learns again who last had the id
             await self.restart.leave()

@@ -1,6 +1,6 @@
-"""Small files that survive a crash, and files that one object of one process holds at a time.
+"""Small files that survive a crash, and lock files that only one object at a time can hold.
 
-Everything in here blocks on the disk: call it in a worker thread, with `in_thread`.
+Everything here blocks on the disk: call it in a worker thread, with `in_thread`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ NOT_BY_WAITING: Final = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EINVAL),
     *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EILSEQ),
 }
-"""Errors that the same call would run into again."""
+"""Errors that the same call would meet again."""
 
 NO_LINKS: Final = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""What a file system without hard links answers."""
+"""Errors that a file system without hard links answers with."""
 
 MAX_TEXT: Final = 4096
-"""Bytes.  A state has at most 31; of any other file the beginning is enough."""
+"""Bytes.  A state has at most 31; of any other file the first bytes are enough."""
 
 
 async def in_thread(function: Callable[[], T]) -> T:
@@ -73,13 +73,13 @@ def default_state_dir() -> Path:
     try:
         return Path.home() / ".cosid-machine-state"
     except RuntimeError:
-        expected = "a directory, where this user has no home directory"
-        raise InvalidArgumentError("state_dir", None, expected=expected) from None
+        rule = "is required: this user has no home directory"
+        raise InvalidArgumentError("state_dir", None, rule) from None
 
 
 @contextmanager
 def os_errors(path: Path) -> Generator[None]:
-    """Turn the system's errors into ours, naming the file and the way out."""
+    """Raise the system's errors as a `StoreError` that names the file and what to do."""
     try:
         yield
     except OSError as error:
@@ -110,7 +110,7 @@ def write_text(path: Path, text: str) -> None:
 def create_text(path: Path, text: str) -> bool:
     """Create the file, whole and durable, unless it exists; return whether this call created it.
 
-    Of several concurrent calls exactly one creates it.
+    If several calls run at once, exactly one of them creates it.
     """
     with os_errors(path), _written(path.parent, text) as temporary:
         try:
@@ -128,7 +128,7 @@ def _link(temporary: Path, path: Path, text: str) -> None:
             raise
     else:
         return
-    # A crash in the middle leaves a file that is damaged.
+    # Without hard links, a crash in the middle leaves a damaged file.
     with path.open("xb") as file:
         file.write(text.encode())
         file.flush()
@@ -137,9 +137,9 @@ def _link(temporary: Path, path: Path, text: str) -> None:
 
 @contextmanager
 def _written(directory: Path, text: str) -> Generator[Path]:
-    """Yield a temporary file that holds the text; remove it at the end, and sync the directory."""
+    """Yield a temporary file with that text; remove it at the end, and sync the directory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A dot in front: CosId ignores names that are not its own.
+    # The name begins with a dot because CosId ignores names that are not its own.
     descriptor, name = tempfile.mkstemp(prefix=".aiocosid-", dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -161,7 +161,7 @@ def remove(path: Path) -> None:
 
 def _sync_directory(directory: Path) -> None:
     """Make the new name durable as well."""
-    if sys.platform == "win32":  # a directory cannot be opened there; NTFS keeps a journal
+    if sys.platform == "win32":  # a directory cannot be opened there, and NTFS keeps a journal
         return
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -170,13 +170,13 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-MAX_HOLDER: Final = 200  # bytes that are read of the holder's note
+MAX_HOLDER: Final = 200  # bytes read of the text that names the holder
 
 if sys.platform == "win32":
     import msvcrt
 
     BEHIND_THE_TEXT: Final = 1 << 20
-    """The locked byte.  Other processes cannot read it, so it lies behind the holder's note."""
+    """The locked byte.  Other processes cannot read it, so it is behind the holder's text."""
 
     def _lock(descriptor: int) -> bool:
         os.lseek(descriptor, BEHIND_THE_TEXT, os.SEEK_SET)
@@ -200,10 +200,10 @@ else:
 
 
 class LockFile:
-    """A lock that the system releases when the process ends, in whatever way.
+    """A lock that the operating system releases when the process ends, however it ends.
 
-    The file stays behind: to remove it would let a second process lock a new file of that name
-    while a third has just opened the old one.
+    The file is never removed.  Otherwise a second process could lock a new file of that name while
+    a third has just opened the old one.
     """
 
     __slots__ = ("_descriptor", "is_held", "path")
@@ -214,11 +214,11 @@ class LockFile:
         self._descriptor: int | None = None
 
     def acquire(self, what: str) -> None:
-        """Lock the file unless this object holds it already; note the holder in it.
+        """Lock the file unless this object already holds it; write the holder's name to it.
 
         Raises:
             MachineIdInUseError: another object or process holds it.
-            StoreError: the file cannot be made or locked.
+            StoreError: the file cannot be created or locked.
         """
         with os_errors(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -230,12 +230,12 @@ class LockFile:
                         self.abandon()
 
     def _try(self, what: str) -> None:
-        # Stored at once: a child that is forked in the middle has to close its copy.
+        # Stored at once, so that a child forked in the meantime can close its copy.
         descriptor = self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         if not _lock(descriptor):
             raise MachineIdInUseError(what, holder=self._holder())
         if not self._is_the_file(descriptor):
-            return  # removed after it was opened; the file in its place may be locked as well
+            return  # it was removed after it was opened, and the file in its place may be locked
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, f"process {os.getpid()} on {this_host()}".encode())
@@ -247,9 +247,9 @@ class LockFile:
             return self._descriptor is not None and self._is_the_file(self._descriptor)
 
     def name(self) -> str:
-        """Return what names the held file, as long as anybody has it open; empty if none is held.
+        """Return a name for the held file, unique while a process has it open; empty if none is.
 
-        A file of the same path that was created later has another name.
+        A file that is created later at the same path has another name.
         """
         if self._descriptor is None:
             return ""
@@ -260,14 +260,14 @@ class LockFile:
     def release(self) -> None:
         """Unlock the file, if it is held."""
         if self._descriptor is not None:
-            with suppress(OSError):  # the note is for people; the lock ends by closing
+            with suppress(OSError):  # only people read the text; closing ends the lock
                 os.ftruncate(self._descriptor, 0)
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the descriptor and leave the lock: for a forked child, whose parent still holds it.
+        """Close the descriptor without unlocking: for a forked child, whose parent holds the lock.
 
-        The lock ends when the last copy is closed.  A child that kept its copy would go on holding
+        The lock ends when the last copy is closed.  If a child kept its copy, it would still hold
         the id after its parent has died.
         """
         descriptor, self._descriptor, self.is_held = self._descriptor, None, False

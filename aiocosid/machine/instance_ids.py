@@ -1,4 +1,4 @@
-"""Names by which an instance asks for a machine id."""
+"""Names under which an instance requests a machine id."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ __all__ = (
 )
 
 HOST_WIDTH: Final = 63
-"""Characters kept of a host name: a label of DNS, and room for a pid and a nonce behind it."""
+"""Characters kept of a host name: a DNS label; a process id and a nonce fit behind it."""
 
 NONCE_BYTES: Final = 8
 
 MAX_PORT: Final = 2**31 - 1
-"""Java's ``int``: CosId puts the process id where no port is set."""
+"""The largest ``int`` of Java: CosId uses the process id as port where none is set."""
 
 
 def this_host() -> str:
-    """Return this host's name, made to fit."""
-    # A name that is no UTF-8 comes with lone surrogates, which no store can hold.
+    """Return this host's name, shortened to fit."""
+    # A name that is not UTF-8 contains lone surrogates, which no store can hold.
     name = socket.gethostname().encode(errors="replace").decode()
     return name[:HOST_WIDTH] or "localhost"
 
 
 def unique_instance_id() -> InstanceId:
-    """Return an instance that nobody else is: host name, process id and a new random nonce.
+    """Return an instance id that is unique: host name, process id and a new random nonce.
 
-    The nonce is what counts.  Two containers may both be pid 1 of the same host name and address,
-    and CosId's ``address:pid`` then gives both the same machine id.
+    Only the nonce makes it unique.  Two containers may both be pid 1 with the same host name and
+    address, and CosId's ``address:pid`` then gives both the same machine id.
     """
     return InstanceId(f"{this_host()}:{os.getpid()}-{secrets.token_hex(NONCE_BYTES)}")
 
@@ -51,7 +51,7 @@ def unique_instance_id() -> InstanceId:
 def host_port_instance_id(host: str, port: int, *, stable: bool = False) -> InstanceId:
     """Return CosId's usual instance id, ``host:port``.
 
-    Only for an address that no other instance of the namespace has at the same time.
+    Use it only for an address that no other instance of the namespace has at the same time.
 
     Args:
         host: a name or an address, not empty.
@@ -67,26 +67,26 @@ def host_port_instance_id(host: str, port: int, *, stable: bool = False) -> Inst
 
 
 def as_instance_id(value: InstanceId | str | None) -> InstanceId:
-    """Return an instance as it is, one of that text that is not stable, or for None a unique one.
+    """Return an instance id: as it is, from a text as one that is not stable, or for None unique.
 
     Raises:
-        InvalidArgumentError: the text is empty, too long, or no store could hold it.
+        InvalidArgumentError: the text is empty or too long, or no store could hold it.
     """
     if value is None:
         return unique_instance_id()
     instance_id = InstanceId(value) if isinstance(value, str) else value
     if not isinstance(instance_id, InstanceId):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-        raise InvalidArgumentError("instance_id", value, expected="an InstanceId, a text or None")
+        raise InvalidArgumentError("instance_id", value, "must be an InstanceId, a text or None")
     check_text("instance_id", instance_id.text, at_most=INSTANCE_ID_WIDTH)
     return instance_id
 
 
 def namesake(asked: MachineIdDistributor, does: str) -> MachineIdInUseError:
-    """Return the error for an instance whose id another process has, too.
+    """Return the error for an instance whose id another process also uses.
 
     Args:
-        asked: asks under the instance id.
-        does: what the other process does, by which it was found out.
+        asked: the distributor of the instance.
+        does: what the other process did that revealed it.
     """
     return MachineIdInUseError(
         f"instance id {asked.instance_id.text!r} of namespace {asked.namespace!r}",

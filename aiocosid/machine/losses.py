@@ -1,6 +1,6 @@
-"""Whether a store has lost machine ids, and what a caller is told meanwhile: the quarantine.
+"""Whether a store has lost machine ids, and the quarantine that follows.
 
-Each rule of `_rules` examines the snapshot first.  Pure, as they are.
+Each rule of `rules` examines the snapshot first.  Pure, as those rules are.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ __all__ = (
 
 MARGIN_MS: Final = int(QUARANTINE_MARGIN * 1000)
 UNNAMED_MS: Final = int(DEFAULT_SAFE_GUARD * 1000)
-"""The safe guard of a namespace in which no process has named one."""
+"""The safe guard assumed for a namespace in which no process has named one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """An instance that asks for something, perhaps through a server.
+    """An instance that requests something, perhaps through a server.
 
     Attributes:
         instance: the instance id.
         stable: whether the instance keeps its id when it is closed.
         guard_ms: its safe guard, `ENDLESS_MS` for no end; 0 for a caller that holds no id.
-        owner: set by a server: names the guest's access; empty if anybody has it.
-        is_guest: set by a server, which believes less than a process on the store itself.
+        owner: set by a server: names the access that a guest uses; empty without access control.
+        is_guest: set by a server, which trusts a guest less than a process on the store itself.
         least_guard_ms: set by a server: milliseconds without a renewal before which no guest takes
-            an id.
-        clock_ms: set by a server: its wall clock; not every store has one.
+            an id over.
+        clock_ms: set by a server: its wall clock; not every store has a clock.
     """
 
     instance: str
@@ -75,16 +75,16 @@ class Requester:
 
 @dataclass(frozen=True, slots=True)
 class Caller(Requester):
-    """The caller, in one call.
+    """The caller of one call.
 
     Attributes:
-        nonce: a fresh name, for a quarantine that this call begins.
+        nonce: a fresh name, for a quarantine that begins with this call.
     """
 
     nonce: str = ""
 
     def signed(self, token: str) -> str:
-        """Return a token as it is stored: it names the guest that took the id."""
+        """Return a token as it is stored: it names the access of the guest that took the id."""
         return f"{token}@{self.owner}" if token and self.owner else token
 
 
@@ -93,12 +93,12 @@ class Decision:
     """What to write, and the caller's answer after the commit.
 
     Attributes:
-        changes: what is written; nothing, if it is empty.
+        changes: what is written; if empty, nothing is.
         answer: the caller's result.
-        error: raised instead of the answer; a refusal may write something, too.
-        need: what has to be read before a decision is possible; all other fields are void then.
-        is_alarm: whether a quarantine begins because something is missing.  It is read once more
-            first: CosId's peers on ZooKeeper write in two steps.
+        error: raised instead of the answer; a refusal may also write something.
+        need: what must be read before a decision is possible; then all other fields are void.
+        is_alarm: whether a quarantine begins because something is missing.  The cells are first
+            read once more, because CosId's peers on ZooKeeper write in two steps.
     """
 
     changes: Changes = field(default_factory=Changes)
@@ -115,7 +115,7 @@ class Soundness:
     Attributes:
         space: the namespace's cell as it should be.
         left_ms: milliseconds left of a quarantine; 0 if none runs, inf if it has no end.
-        is_recounted: whether the machine ids have to be counted again.
+        is_recounted: whether the machine ids must be counted again.
         is_alarm: whether a quarantine begins because something is missing.
     """
 
@@ -137,7 +137,7 @@ def marker_id_of(snapshot: Snapshot) -> str:
 
 
 def noted_in(snapshot: Snapshot, changes: Changes | None = None) -> int:
-    """Return how many machine ids have a record of ours, after these changes."""
+    """Return how many machine ids have a record of aiocosid, after these changes."""
     slots = snapshot.slots if changes is None else {**snapshot.slots, **changes.slots}
     return sum(
         slot.is_noted or (number in snapshot.moving and bool(slot.record and slot.record.token))
@@ -158,18 +158,18 @@ def is_newly_initialized(snapshot: Snapshot) -> bool:
 
 
 def is_uncounted(snapshot: Snapshot) -> bool:
-    """Whether the namespaces have to be read: this one has no count, so it is new or was lost."""
+    """Whether the namespaces must be read: this one has no count, so it is new or was lost."""
     return snapshot.counted == -1 and snapshot.count is None and snapshot.marker is not None
 
 
 def is_short(snapshot: Snapshot) -> bool:
-    """Whether fewer machine ids, or namespaces, are there than were counted."""
+    """Whether fewer machine ids, or fewer namespaces, are there than were counted."""
     counted = snapshot.count
     if counted is None:
         return missing_namespaces(snapshot) > 0
     if counted.marker_id != marker_id_of(snapshot):
         return False
-    if snapshot.is_sample:  # an upper bound; no quarantine begins before all was read
+    if snapshot.is_sample:  # an upper bound; a quarantine begins only when all ids were read
         return min(snapshot.cells, snapshot.records) < counted.ids
     # A damaged cell counts as held, and may be one of the missing ids.
     return snapshot.is_complete and noted_in(snapshot) + len(snapshot.damages) < counted.ids
@@ -188,12 +188,12 @@ def quarantine_ms(space: NamespaceRecord) -> float:
 
 
 def examine(snapshot: Snapshot, caller: Caller) -> Soundness:
-    """Check that nothing was lost; begin a quarantine if it was, and end one that is over."""
+    """Check that nothing was lost; begin a quarantine if something was; end one that is over."""
     now_ms = snapshot.now_ms
     found = Soundness(snapshot.space or NamespaceRecord())
     was_known = is_known(snapshot)
     if was_known and found.space.quarantine:
-        if found.space.since_ms - now_ms > quarantine_ms(found.space):  # the clock was ahead
+        if found.space.since_ms - now_ms > quarantine_ms(found.space):  # its clock was wrong
             found.space = replace(found.space, since_ms=now_ms)
         found.space = remembering(found.space, caller.guard_ms)
         found.left_ms = max(0, found.space.since_ms + quarantine_ms(found.space) - now_ms)
@@ -207,7 +207,7 @@ def examine(snapshot: Snapshot, caller: Caller) -> Soundness:
     if was_known and not is_short(snapshot):
         return found
     found.is_alarm, found.is_recounted = was_known, False
-    # A namespace that has lost its cell has also forgotten its longest safe guard.
+    # If a namespace has lost its cell, its longest safe guard is lost with it.
     is_lost = snapshot.space is None and missing_namespaces(snapshot) > 0
     guard_ms = max(caller.guard_ms, UNNAMED_MS) if is_lost else caller.guard_ms
     is_new = snapshot.space is None and not snapshot.is_marked
@@ -218,7 +218,7 @@ def examine(snapshot: Snapshot, caller: Caller) -> Soundness:
 
 
 def sound_space(snapshot: Snapshot, **further: Any) -> NamespaceRecord:  # noqa: ANN401 - fields of a space
-    """Return the namespace's cell as that of the store as it is now, without a quarantine."""
+    """Return the namespace's cell as it should be for the store now, without a quarantine."""
     sound = replace(
         snapshot.space or NamespaceRecord(),
         identity=snapshot.identity,
@@ -231,7 +231,7 @@ def sound_space(snapshot: Snapshot, **further: Any) -> NamespaceRecord:  # noqa:
 
 
 def remembering(space: NamespaceRecord, guard_ms: int) -> NamespaceRecord:
-    """Make the next quarantine at least so long."""
+    """Return the namespace's cell with a safe guard at least that long, for later quarantines."""
     return replace(space, guard_ms=max(space.guard_ms, guard_ms))
 
 
@@ -244,22 +244,22 @@ def _quarantine_error(
 
 
 def space_written(snapshot: Snapshot, space: NamespaceRecord) -> NamespaceRecord | None:
-    """Return what to write of a namespace's space; None if it stands there already."""
+    """Return what to write of a namespace's cell; None if it is unchanged."""
     return None if space == snapshot.space else space
 
 
 def refused(snapshot: Snapshot, found: Soundness) -> Decision:
-    """Refuse because of a quarantine, and write that it has begun or is longer now."""
+    """Refuse because of a quarantine, and write that it has begun or has become longer."""
     changes = Changes(space=space_written(snapshot, found.space))
     error = _quarantine_error(snapshot, found.space, found.left_ms)
     return Decision(changes, error=error, is_alarm=found.is_alarm)
 
 
 def doubt(snapshot: Snapshot) -> Decision:
-    """Have the machine ids of one namespace wait for a quarantine, on an operator's command.
+    """Put the machine ids of one namespace in quarantine, on an operator's command.
 
-    For a store that lost something and has no marker of all namespaces.  A namespace that has lost
-    its cell waits anyway.
+    It is for a store that lost something and has no marker for all namespaces.  A namespace that
+    has lost its cell is in quarantine anyway.
     """
     if snapshot.space is None:
         return Decision()

@@ -1,6 +1,6 @@
-"""What a holder of a machine id asks of a store, as values that a server takes as well.
+"""What the holder of a machine id requests from a store, as values that a server also accepts.
 
-The process that reads the cells decides, by the rules: the caller on its own store, otherwise the
+The rules decide in the process that reads the cells: the caller on its own store, otherwise the
 server.  Pure.
 """
 
@@ -35,7 +35,7 @@ __all__ = (
     "revealed",
 )
 
-SAMPLE: Final = 8  # ids that can be taken, in the first read; rarely do more processes ask at once
+SAMPLE: Final = 8  # takeable ids in the first read; more processes rarely ask at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +54,16 @@ class Operation(Requester):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOperation(Operation):
-    """Asks for a machine id.
+    """Requests a machine id.
 
     Attributes:
         bits: the width.
         now_ms: the caller's wall clock.
         latest_ms: the highest floor for which the caller need not wait.
-        token: names the call; repeated, it has the same one.
+        token: names the call; a repeated call has the same token.
         former: the token of an earlier call of the same object; empty for none.
-        offline_ms: for so long the caller issues ids without the store; 0 for a usual one.
-        beside_cosid: whether it may do so although CosId holds ids of the namespace.
+        offline_ms: how long the caller issues ids without the store; 0 for a usual caller.
+        beside_cosid: whether it may do so even if CosId holds ids of the namespace.
         over: names a renewal whose process has ended, as the caller knows; empty for none.
         region_code: the region of the namespace in this store; 1 for no regions.
     """
@@ -86,18 +86,18 @@ class TakeOperation(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """The answer to `Take`.
+    """The answer to `TakeOperation`.
 
     Attributes:
-        machine_id: the id; -1 if none was taken, because of a twin.
-        floor_ms: the time that ids have to be above.
-        is_fenced: whether a fence may be the reason for it.
+        machine_id: the id; -1 if none was taken because another process may use it.
+        floor_ms: the time that ids must be above.
+        is_fenced: whether a fence may be the reason for that floor.
         token: the token of the call, as it is stored.
         stamp_ms: the stamp that was written.
         former: names the last write to the id before; empty if it was another instance's.
-        is_again: whether that was this call's, whose answer was lost.
-        twin_ms: for so long a process of the instance that wrote last may issue ids without the
-            store; 0 if there is none.
+        is_again: whether that write was made by this very call, whose answer was lost.
+        twin_ms: how long the process of this instance that wrote last may issue ids without the
+            store; 0 if there is no such process.
         receipt: a server's proof of the lease; empty for none.
     """
 
@@ -126,12 +126,12 @@ class RenewOperation(Operation):
         now_ms: the caller's wall clock.
         fence_ms: no id with a later time will be issued before the next renewal.
         token: the token of the call that got the id.
-        asked: that of a later call, whose answer may have been lost; empty for none.
-        bits: the width, if the caller has taken the id; else 0.
+        asked: the token of a later call, whose answer may have been lost; empty for none.
+        bits: the width, if the caller has taken the id; otherwise 0.
         requested_ms: when it took the id, by its own clock.
         is_valid: whether the lease is certainly valid, so that the id is asserted in a quarantine.
-        receipt: what proves that to a server.
-        region_code: the region, if the caller has taken the id; else 1.
+        receipt: a server's proof of that; empty for none.
+        region_code: the region, if the caller has taken the id; otherwise 1.
     """
 
     machine_id: int
@@ -153,13 +153,13 @@ class RenewOperation(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renewed:
-    """The answer to `Renew`.
+    """The answer to `RenewOperation`.
 
     Attributes:
-        renewal: names the renewal; empty if the id has another owner, too.
+        renewal: names the renewal; empty if the id also has another owner.
         found_ms: the caller's stamp before; -1 if it had none.
         stamp_ms: the stamp that was written.
-        receipt: a server's proof of the lease from now on; empty for none.
+        receipt: a server's new proof of the lease; empty for none.
     """
 
     renewal: str = ""
@@ -170,7 +170,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseOperation(Operation):
-    """Gives a machine id back.
+    """Releases a machine id.
 
     Attributes:
         machine_id: the id.
@@ -194,16 +194,16 @@ IsOver: TypeAlias = "Callable[[str], bool]"
 def hand_out(
     asked: TakeOperation, snapshot: Snapshot, caller: Caller, *, spread: int, is_over: IsOver
 ) -> Decision:
-    """Hand out a machine id, unless a process with another ``state_dir`` may have it; see `Took`.
+    """Grant a machine id, unless a process with another ``state_dir`` may use it; see `Took`.
 
-    To take it then would silence that process, and the caller until the fence has passed.
+    Taking it then would stop that process, and make the caller wait until the fence has passed.
 
     Args:
         asked: the operation.
         snapshot: what was read.
         caller: the caller.
-        spread: as for the rule.
-        is_over: whether the process that wrote last has ended, by the name of what it wrote.
+        spread: the same as for `rules.hand_out`.
+        is_over: tells whether the process that wrote last has ended, by the name of its write.
     """
     if asked.offline_ms and not asked.beside_cosid:
         if not snapshot.is_complete:
@@ -229,7 +229,7 @@ def hand_out(
     former = slot.renewal_of(asked.instance, number)
     is_ours = token_of(former) in {token, asked.former} - {""}
     if not is_ours and (twin_ms := _twin_ms(asked, slot)) and former and not is_over(former):
-        # With the token a caller of a server could release what the other process has.
+        # With the token, a caller of a server could release what the other process has.
         shown = _hidden(former) if caller.is_guest else former
         return Decision(answer=Took(former=shown, twin_ms=twin_ms))
     decision.answer = Took(
@@ -245,17 +245,17 @@ def hand_out(
 
 
 def _hidden(renewal: str) -> str:
-    """Return the name of a renewal with a digest instead of the token; see `revealed`."""
+    """Return the name of a renewal with a digest in place of the token; see `revealed`."""
     token, blank, rest = renewal.partition(" ")
     return hashlib.sha256(token.encode()).hexdigest() + blank + rest
 
 
 def revealed(former: str, *known: str) -> str:
-    """Return the name of a renewal with its token, if that is one of the caller's own.
+    """Return the name of a renewal with its token, if the token is one of the caller's own.
 
     Args:
         former: what a server has answered.
-        known: the renewals that the caller knows, and alternatives of them after ``|``.
+        known: the renewals that the caller knows; each may hold alternatives, separated by ``|``.
     """
     for renewal in "|".join(known).split("|"):
         token = renewal.partition(" ")[0]
@@ -266,18 +266,18 @@ def revealed(former: str, *known: str) -> str:
 
 
 def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:
-    """Refuse to be offline where CosId may hand our id out meanwhile."""
-    expected = (
-        f"0 beside CosId's own {peer!r}, or offline_beside_cosid=True if it never takes the "
-        "machine id of another instance"
+    """Return the error for an offline instance where CosId may grant its id to another process."""
+    rule = (
+        f"must be 0 next to CosId's own {peer!r}; set offline_beside_cosid=True if CosId never "
+        "takes the machine id of another instance there"
     )
-    return InvalidArgumentError("offline", asked.offline_ms / 1000, expected=expected)
+    return InvalidArgumentError("offline", asked.offline_ms / 1000, rule)
 
 
 def _twin_ms(asked: TakeOperation, slot: MachineSlot) -> int:
     left_ms = slot.fence_ms - asked.now_ms
     usual_ms = min(asked.guard_ms, asked.offline_ms or asked.guard_ms)
-    # No other mark is so far ahead.
+    # No other fence is that far ahead.
     return left_ms if left_ms > 0 and slot.fence_ms - slot.stamp_ms >= usual_ms else 0
 
 
@@ -306,14 +306,14 @@ def renew(asked: RenewOperation, snapshot: Snapshot, caller: Caller) -> Decision
 
 
 def give_back(asked: ReleaseOperation, snapshot: Snapshot, caller: Caller) -> Decision:
-    """Give a machine id back."""
+    """Release a machine id."""
     number = asked.machine_id
     token = _known(asked.token, snapshot.slots.get(number, MachineSlot()), caller)
     return rules.give_back(snapshot, caller, number, last_ms=asked.last_ms, token=token)
 
 
 def _known(token: str, slot: MachineSlot, caller: Caller, *, otherwise: str | None = None) -> str:
-    """Return a token as it is stored, if it is the id's; its caller may not know who signed it."""
+    """Return a token as it is stored, with or without a guest's access, if it is the id's."""
     found = (slot.record or MachineRecord()).token
     if token and found in {token, caller.signed(token)}:
         return found

@@ -3,19 +3,22 @@
 An instance writes a record to its machine's disk with each renewal.  Its successor begins above
 the record's bound, instead of above the fence in the store, if four things hold:
 
-* the record is of the last renewal that the store has: no later owner, and no later bound; at
-  most, the id was taken since and never renewed, so that no id was issued under it;
-* the successor holds the very lock file that the writer of the record held: that process has ended;
-* the machine was not booted since, so that both read one boot clock;
-* the boot clock has not gone back, as it does when a machine is restored from a snapshot.
+* The record belongs to the last renewal that the store has, so there was no later owner and no
+  later bound.  At most, the id was taken since and never renewed, so that no id was issued under
+  it.
+* The successor holds the very lock file that the writer of the record held, so that process has
+  ended.
+* The machine was not rebooted since, so both processes read the same boot clock.
+* The boot clock has not gone back, as it does when a machine is restored from a snapshot.
 
 An instance that may start without its store issues no id before the record is on the disk, and none
-above the record's own fence.  Above that one a successor may begin after a boot as well, if its
-lock file is the writer's, and so no copy; and while the store cannot be asked, up to the fence that
-the store has confirmed: the next owner of the machine id begins above it.
+above the record's own fence.  A successor may begin above that fence even after a reboot, if its
+lock file is the writer's, and therefore not a copy.  While the store cannot be reached, it may
+issue ids up to the fence that the store has confirmed: the next owner of the machine id begins
+above it.
 
-A record may also be made of what another system's process has left.  The store does not know the
-ids of such a start until its first renewal; until then only the record bounds them.
+A record may also be made from what another system's process has left.  The store does not know the
+ids of such a start until the first renewal; until then only the record bounds them.
 
 Pure.
 """
@@ -40,29 +43,29 @@ __all__ = (
 )
 
 MARGIN_MS: Final = 500
-"""Milliseconds that ids may be above the bound: the wall clock may be corrected by small steps."""
+"""Milliseconds that ids may be above the bound, since the wall clock may be slewed."""
 
 NAME_PARTS: Final = 4
-"""Of a renewal's name: token, turn, stamp and machine id."""
+"""Parts of a renewal's name: token, version, stamp and machine id."""
 STAMP: Final = 2
 
 UNCONFIRMED: Final = "unconfirmed"
-"""Begins the name of a beginning that the store does not know of."""
+"""The first word of the name of a start that the store does not know of."""
 
 
 def latest_ms(bound_ms: int, since_ms: int) -> int:
-    """Return the latest time that ids may have so many milliseconds after a bound was set."""
+    """Return the latest time that ids may have that many milliseconds after a bound was set."""
     return bound_ms + since_ms + MARGIN_MS
 
 
 def is_last(renewal: str, former: str | None) -> bool:
-    """Return whether a renewal's owner is the last one that has issued ids.
+    """Return whether the owner that made a renewal is the last one that has issued ids.
 
     Args:
         renewal: its name.
-        former: names the last write to the machine id; None if that is unknown.  It may be that of
-            a call which took the id next; no ids are issued under a machine id that was taken and
-            not renewed.
+        former: names the last write to the machine id; None if that is unknown.  It may be the
+            write of a call that took the id next: no ids are issued under a machine id that was
+            taken and never renewed.
     """
     if not renewal or former is None or renewal == former:
         return bool(renewal) and former is not None
@@ -72,7 +75,7 @@ def is_last(renewal: str, former: str | None) -> bool:
 
 
 def _next_token(renewal: str, former: str) -> str:
-    """Return the token of the write right after a renewal; empty if it is not that."""
+    """Return the token of a write that directly follows a renewal; empty if it does not."""
     names = renewal.split(" "), former.split(" ")
     if any(len(each) != NAME_PARTS for each in names):
         return ""
@@ -86,7 +89,7 @@ def is_still_its(record: RestartRecord, former: str | None) -> bool:
     Args:
         record: what the process finds on its machine; its writer could start without its store.
         former: names the last write to the machine id before this process may have taken it; None
-            if the store has not told.
+            if the store has not answered.
     """
     return former is None or is_last(record.renewal, former) or _is_renewed(record, former)
 
@@ -94,13 +97,13 @@ def is_still_its(record: RestartRecord, former: str | None) -> bool:
 def _is_renewed(record: RestartRecord, former: str) -> bool:
     """Return whether its writer has renewed once more, or an operator has raised the floor since.
 
-    A write of CosId's is neither: it counts no turns.
+    A write by CosId is neither: it does not count versions.
     """
     return _next_token(record.renewal, former) == token_of(record.renewal) != ""
 
 
 def early_floor_ms(found: Found, former: str | None) -> int | None:
-    """Return the time that ids have to be above if the record proves it; else None.
+    """Return the time that ids must be above if the record proves it; otherwise None.
 
     Args:
         found: what the process finds on its machine.
@@ -112,19 +115,19 @@ def early_floor_ms(found: Found, former: str | None) -> int | None:
     floor_ms = _floor_ms(found, record)
     if is_last(record.renewal, former):
         return floor_ms
-    # A writer that could start without its store issued no id after a renewal before the record of
-    # it was on the disk.  And an operator's command raises the stamp.
+    # A writer that could start without its store issued no id after a renewal before that renewal's
+    # record was on the disk.  An operator's command raises the stamp.
     if floor_ms is None or record.until_ms < 0 or not _is_renewed(record, former):
         return None
     return max(floor_ms, int(former.split(" ")[STAMP]))
 
 
 def has_proof(found: Found | None, renewal: str, former: str) -> bool:
-    """Return whether the process that had the machine id before has ended, or is this one.
+    """Return whether the process that last had the machine id has ended, or is this one.
 
     Args:
         found: what this process finds on its machine; None if it keeps nothing there.
-        renewal: names the last renewal of this process; empty before one.
+        renewal: names the last renewal of this process; empty before the first.
         former: names the store's last renewal.
     """
     early_ms = None if found is None else early_floor_ms(found, former)
@@ -132,7 +135,7 @@ def has_proof(found: Found | None, renewal: str, former: str) -> bool:
 
 
 def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
-    """Return the time that ids have to be above if the store need not be asked; else None.
+    """Return the time that ids must be above if the store need not be asked; otherwise None.
 
     Args:
         found: what the process finds on its machine.
@@ -148,14 +151,14 @@ def offline_floor_ms(found: Found, bits: int, now_ms: int) -> int | None:
 def unconfirmed_record(
     machine_id: int, bits: int, *, last_ms: int, now_ms: int, offline: float
 ) -> RestartRecord:
-    """Return a record of an id that is this machine's for good, by what another system has left.
+    """Return a record of an id that permanently belongs to this machine in another system.
 
     Args:
         machine_id: the id.
         bits: its width.
-        last_ms: ids have to be above that time.
-        now_ms: the wall clock; `offline` seconds later the ids end, unless the store has confirmed
-            the id until then.
+        last_ms: ids must be above that time.
+        now_ms: the wall clock; ids end ``offline`` seconds later, unless the store has confirmed
+            the id by then.
         offline: seconds without the store.
     """
     return RestartRecord(
@@ -171,17 +174,17 @@ def unconfirmed_record(
 
 
 def unconfirmed_since_ms(renewal: str, machine_id: int) -> int:
-    """Return since when an id has been used without the store, which has no later write then.
+    """Return since when an id has been used without the store; -1 if the store has confirmed it.
 
-    -1 if the store has confirmed it, or if it is another one.  Behind a ``|`` may stand the names
-    of writes that were sent and not answered.
+    Then the store has no later write.  It is also -1 for another id.  After a ``|``, the name may
+    contain the names of writes that were sent and not answered.
     """
     name, *facts = renewal.partition("|")[0].split(" ")
     return int(facts[0]) if name == UNCONFIRMED and facts[1:] == [str(machine_id)] else -1
 
 
 def least_floor_ms(found: Found) -> int:
-    """Return the time that ids have to be above although the store may not say so; -1 for none."""
+    """Return the time that ids must be above even if the store does not say so; -1 for none."""
     record = found.record
     if record is None or not record.renewal:
         return -1 if record is None else record.floor_ms
@@ -192,11 +195,11 @@ def least_floor_ms(found: Found) -> int:
 
 
 def _floor_ms(found: Found, record: RestartRecord) -> int | None:
-    """Return the time that no id of the record's writer is above; None if nothing tells."""
+    """Return a time that no id of the record's writer is above; None if that is unknown."""
     if not found.lock:
         return None
     is_over = record.lock == found.lock
-    # After a boot a disk may have another number.  An inherited record has no lock.
+    # After a reboot a disk may have another number.  An inherited record has no lock.
     is_copy = record.lock != "" and _file_of(record.lock) != _file_of(found.lock)
     floors = [] if record.until_ms < 0 or is_copy else [record.until_ms]
     is_same_boot = bool(found.boot) and record.boot == found.boot
@@ -208,5 +211,5 @@ def _floor_ms(found: Found, record: RestartRecord) -> int | None:
 
 
 def _file_of(lock: str) -> str:
-    """Return the part of a lock's name that a boot does not change."""
+    """Return the part of a lock's name that a reboot does not change."""
     return lock.rpartition(":")[2]

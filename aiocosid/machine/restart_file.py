@@ -1,4 +1,4 @@
-"""Where a stable instance keeps, on its machine, what lets it begin early after a crash."""
+"""The record that a stable instance keeps on its machine, to begin early after a crash."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class RestartFile:
     """A record and a lock file, both named after store, namespace and instance.
 
-    The lock file is never replaced or removed, and the record names it: if somebody removes it
-    while its owner runs, the file that a second process locks is another one.
+    The lock file is never replaced or removed, and the record names it.  If a user removes it while
+    its owner runs, a second process locks a new file, whose name differs from the record's.
 
     Attributes:
         former: see `RestartPlace`.
@@ -61,15 +61,15 @@ class RestartFile:
         offline: float = 0.0,
         inherit: Callable[[], RestartRecord | None] = lambda: None,
     ) -> None:
-        """Name the files; nothing is read yet.
+        """Set the paths of the files; nothing is read yet.
 
         Args:
-            directory: where they lie.
+            directory: the directory of the files.
             store: names the store.
-            namespace: the instance's.
+            namespace: the namespace of the instance.
             instance: the instance.
             offline: see `RestartPlace`.
-            inherit: returns, in a worker thread, what another system has left; called where there
+            inherit: returns what another system has left; called in a worker thread, where there
                 was never a record.
         """
         self.offline: float = offline
@@ -83,11 +83,11 @@ class RestartFile:
         self._lock = LockFile(directory / f"aiocosid.{key}.restart.lock")
         self._boot = ""
         self._mutex = Lock()
-        self._calls = 0  # of write and leave; a thread of an earlier one does nothing
+        self._calls = 0  # of write and leave; a thread of an earlier call does nothing
         fork.watch(self)
 
     def boot_ms(self) -> int:
-        """Return the system's boot clock in milliseconds."""
+        """Return the operating system's boot clock in milliseconds."""
         return boot_ms()
 
     async def take(self) -> Found:
@@ -97,26 +97,26 @@ class RestartFile:
     async def write(self, record: RestartRecord) -> bool:
         """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so.
 
-        But not after a later call: an older record would be below ids that were issued since.
+        It never does so after a later call: the older record would be below ids issued since then.
         """
         self._calls += 1
         return await in_thread(partial(self._write, self._calls, record))
 
     async def leave(self) -> None:
-        """Unlock the files; a call that is under way in a thread becomes void."""
+        """Unlock the files; a call that is still running in a thread becomes void."""
         self._calls += 1
         self.written = self.former = None
         await in_thread(self._release)
 
     def _take(self, call: int) -> Found:
         with self._mutex:
-            # Held since an earlier opening in this process, which was not closed: nothing tells how
-            # long its ids went on, as after a boot.
+            # If an earlier opening in this process was not closed, the lock is still held.  Then,
+            # as after a reboot, it is unknown how long that opening went on to issue ids.
             was_held, is_locked = self._lock.is_held, self._is_locked(call)
             text = read_text(self._path)
             record = self._inherit() if text is None and is_locked else None
             if text is not None:
-                # A damaged one tells that ids were issued since another system left.
+                # Even a damaged record shows that ids were issued since another system left.
                 record = RestartRecord.read(text) or VOID
             return Found(
                 record=record,
@@ -127,13 +127,13 @@ class RestartFile:
 
     def _write(self, call: int, record: RestartRecord) -> bool:
         if not self._mutex.acquire(blocking=False):
-            return False  # a disk that hangs holds one thread, not one for each renewal
+            return False  # a hanging disk blocks one thread, not one for each renewal
         try:
             if not self._is_locked(call) or not (self._boot or record.until_ms >= 0):
                 return False
             named = replace(record, lock=self._lock.name(), boot=self._boot)
             write_text(self._path, named.text())
-            # If the lock file was removed meanwhile, another process may have read the old one.
+            # If the lock file was removed meanwhile, another process may have read the old record.
             is_there = self._lock.is_intact()
             self.written = record if is_there else None
             return is_there
@@ -141,11 +141,11 @@ class RestartFile:
             self._mutex.release()
 
     def _is_locked(self, call: int) -> bool:
-        """Lock the file unless it is held; return whether it is held, and in its place."""
+        """Lock the file unless it is held; return whether it is held, and still at its path."""
         if call != self._calls:
             return False
         if self._lock.is_held and not self._lock.is_intact():
-            self._lock.release()  # somebody has removed it
+            self._lock.release()  # a user has removed the file
         if not self._lock.is_held:
             try:
                 self._lock.acquire(str(self._path))
@@ -159,8 +159,8 @@ class RestartFile:
             self._lock.release()
 
     def _forget(self) -> None:
-        self._lock.abandon()  # in a forked child: its parent holds the lock
-        self._mutex = Lock()  # a thread of the parent may have had it
+        self._lock.abandon()  # in a forked child, whose parent holds the lock
+        self._mutex = Lock()  # a thread of the parent may have held the old one
         self.written = None
 
 
@@ -177,16 +177,16 @@ def restart_file(
     """Return where an instance keeps its record; None without a ``state_dir``.
 
     Args:
-        options: the directory, and for how long it may be without the store.
+        options: the directory, and how long the instance may be without the store.
         interval: seconds between two renewals.
         store: the kind of store.
-        address: where it is; empty on a user's client, which may be another one next time.
-        namespace: the instance's.
+        address: where it is; empty for a user's client, which may be another one next time.
+        namespace: the namespace of the instance.
         instance: the instance.
         inherit: see `RestartFile`.
 
     Raises:
-        InvalidArgumentError: ``offline`` is outside its range, or without what it needs; or
+        InvalidArgumentError: ``offline`` is outside its range, or what it needs is missing; or
             ``state_dir`` is empty.
     """
     state_dir, offline = options.state_dir, options.offline
@@ -194,11 +194,11 @@ def restart_file(
         check_text("state_dir", os.fspath(state_dir))
     check_seconds("offline", offline, or_zero=True)
     if offline and (state_dir is None or offline <= interval):
-        expected = f"seconds above the interval of {interval:g}, with a state_dir"
-        raise InvalidArgumentError("offline", offline, expected=expected)
+        rule = f"requires a state_dir, and must be longer than the interval of {interval:g} s"
+        raise InvalidArgumentError("offline", offline, rule)
     if offline and not address:  # the id may be another instance's in another store
-        expected = "0 for a store on your own client, which may be another one; use a URL"
-        raise InvalidArgumentError("offline", offline, expected=expected)
+        rule = "must be 0 for a store on a client of your own; use a URL, which names the store"
+        raise InvalidArgumentError("offline", offline, rule)
     if state_dir is None:
         return None
     return RestartFile(
@@ -212,7 +212,7 @@ def restart_file(
 
 
 def _boot_name() -> str:
-    """Return what names this boot, and the clock that counts its time; empty if nothing does."""
+    """Return a name for this boot and the clock that counts its time; empty if there is none."""
     boot_id = (_system_text(BOOT_ID) or "").strip()
     offsets = _system_text(OFFSETS) or ""
     return " ".join([boot_id, *offsets.split()]) if UUID.fullmatch(boot_id) else ""
@@ -221,5 +221,5 @@ def _boot_name() -> str:
 def _system_text(path: Path) -> str | None:
     try:
         return read_text(path)
-    except StoreError:  # hidden in this container
+    except StoreError:  # the file is hidden in this container
         return None

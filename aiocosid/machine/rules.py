@@ -1,7 +1,7 @@
-"""The rules of machine ids: who holds which, who gets the next one, and when none is handed out.
+"""The rules of machine ids: who holds which, who gets the next one, and when none is granted.
 
 Each function reads a `Snapshot` and returns a `Decision`: what to write, and the caller's answer.
-If another process commits first, the function is called again on a new snapshot.  Pure: no store,
+If another process commits first, the function is called again with a new snapshot.  Pure: no store,
 no clock, no randomness; random values are arguments.
 """
 
@@ -84,7 +84,7 @@ use it.
 """
 
 MOST_AHEAD_MS: Final = 24 * 3600 * 1000
-"""Milliseconds that a guest's fence, or an operator's, may be ahead: it stops an id so long."""
+"""Milliseconds that a guest's or an operator's fence may be ahead; the id is unusable that long."""
 
 MOST_SKEW_MS: Final = 60_000
 """Milliseconds that a guest's clock may be ahead of the store's."""
@@ -95,11 +95,11 @@ HOLDERS_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class GrantReceipt:
-    """What a caller was given; with it the caller asserts its id in a quarantine.
+    """What a caller was granted; with it the caller asserts its id in a quarantine.
 
     Attributes:
         machine_id: the id.
-        requested_ms: when it asked for the id, by its own clock.
+        requested_ms: when it requested the id, by its own clock.
         bits: the width of the namespace.
         token: the token of the call.
         region_code: the region of the namespace in this store; 1 for no regions.
@@ -116,7 +116,7 @@ class GrantReceipt:
 
 
 def is_its_own(slot: MachineSlot, caller: Caller) -> bool:
-    """Return whether the access that took an id is the guest's; anybody's guest may be anybody."""
+    """Return whether the caller's access took the id; always true without access control."""
     token = "" if slot.record is None else slot.record.token
     return not caller.owner or token.partition("@")[2] == caller.owner
 
@@ -126,7 +126,7 @@ def _refusal(
 ) -> CosIdError | None:
     """Return the error for a guest whose times are too far ahead of the store's clock.
 
-    No renewal lowers an id's floor: a clock that counts microseconds would make the id useless.
+    No renewal lowers an id's floor, so a clock that counts microseconds would make the id useless.
     """
     ahead_ms = max(now_ms, fence_ms - MOST_AHEAD_MS) - max(snapshot.now_ms, caller.clock_ms)
     if not caller.is_guest or ahead_ms <= MOST_SKEW_MS:
@@ -145,7 +145,7 @@ def _careful(snapshot: Snapshot, caller: Caller) -> Caller:
 def _stranger(snapshot: Snapshot, caller: Caller) -> CosIdError | None:
     """Return the error for a guest whose instance holds an id that another access has taken.
 
-    A process of that name may be running.  Once it was silent for the safe guard it is over.
+    A process of that name may be running.  After the safe guard without a renewal, it is not.
     """
     for machine_id, slot in snapshot.slots.items():
         if caller.instance in slot.holders and not (
@@ -161,7 +161,7 @@ def _stranger(snapshot: Snapshot, caller: Caller) -> CosIdError | None:
     return None
 
 
-# Handing out.
+# Granting.
 
 
 def hand_out(
@@ -175,11 +175,11 @@ def hand_out(
     spread: int = 0,
     region_code: int = 1,
 ) -> Decision:
-    """Hand out a machine id: the caller's own, else one given back, a new one, or an expired one.
+    """Grant a machine id: the caller's own, or else a released one, a new one, or an expired one.
 
-    An id with a floor later than ``latest_ms`` is taken only if there is no other, and then the one
-    with the lowest floor.  If the caller's own id has such a floor, it is given back for another
-    one, unless the caller is stable.
+    An id whose floor is later than ``latest_ms`` is taken only if there is no other, and then the
+    one with the lowest floor.  If the caller's own id has such a floor, it is released in exchange
+    for another one, unless the caller is stable.
 
     Args:
         snapshot: complete, or a sample; if a sample does not suffice, the decision needs a complete
@@ -225,7 +225,7 @@ def hand_out(
     gaps = _return_skipped(snapshot, changes, range(ids.start, number), now_ms)
     space = replace(space, bits=bits, region_code=region_code, gaps=space.gaps or gaps)
     changes.space = space_written(snapshot, remembering(space, named_ms))
-    recount(snapshot, changes, is_anew=found.is_recounted)
+    recount(snapshot, changes, in_full=found.is_recounted)
     slot = snapshot.slots.get(number, MachineSlot())
     is_fenced = slot.record is not None or not slot.owners
     return Decision(changes, MachineGrant(number, slot.floor_ms, is_fenced=is_fenced))
@@ -240,7 +240,7 @@ def _outsiders(snapshot: Snapshot, ids: range) -> CosIdError | None:
 
 
 def need_whole(caller: Caller, machine_id: int | None = None) -> ReadRequest:
-    """Return the need of everything, for a decision that rests on what is missing."""
+    """Return a request for all cells, for a decision that depends on what is missing."""
     return ReadRequest(caller.instance, machine_id, is_complete=True, namespaces=True)
 
 
@@ -262,7 +262,7 @@ class _Pool:
     Attributes:
         ids: the numbers of the namespace, or of its region.
         own: the number that the caller holds, or None.
-        keeps_own: whether the own number is taken in any case.
+        keeps_own: whether the caller keeps its own number in any case.
         latest_ms: the highest floor for which the caller need not wait.
     """
 
@@ -280,14 +280,14 @@ class _Pool:
         ]
 
     def kinds(self) -> Iterator[Iterable[int]]:
-        """Yield numbers given back; new ones, lowest first; expired ones."""
+        """Yield three kinds of numbers: released ones; new ones, lowest first; expired ones."""
         yield (number for number, slot in self._others if slot.owners and not slot.is_held)
         yield self._new()
         others, caller = self._others, self._caller
         yield (number for number, slot in others if _is_expired(self._snapshot, slot, caller))
 
     def _new(self) -> Iterator[int]:
-        """Yield numbers that no process ever had, as many as are considered."""
+        """Yield numbers that no process ever had, up to `MOST_NEW` of them."""
         snapshot = self._snapshot
         last = snapshot.last_new
         has_gaps = snapshot.space is not None and snapshot.space.gaps
@@ -304,7 +304,7 @@ class _Pool:
                 yield number
 
     def floor_ms(self, number: int) -> int:
-        """Return the time that ids of a number have to be above."""
+        """Return the time that ids of a number must be above."""
         return self._snapshot.slots.get(number, MachineSlot()).floor_ms
 
     def is_early(self, number: int) -> bool:
@@ -313,7 +313,7 @@ class _Pool:
 
 
 MOST_NEW: Final = 1024
-"""How many new numbers are considered: as many as processes may start at one time."""
+"""How many new numbers are considered: as many as processes may start at the same time."""
 
 
 def _choose(pool: _Pool, spread: int) -> int | None:
@@ -330,12 +330,12 @@ def _choose(pool: _Pool, spread: int) -> int | None:
 
 
 def _is_enough(snapshot: Snapshot, pool: _Pool, number: int | None) -> bool:
-    """Return whether a number can be taken whatever the sample leaves out."""
+    """Return whether a number can be taken, whatever the sample leaves out."""
     counted, last_new = snapshot.count, snapshot.last_new
     if counted is None or counted.marker_id != marker_id_of(snapshot):
-        return False  # all of them have to be counted
+        return False  # all of them must be counted
     if number is None or (last_new is not None and snapshot.cells > last_new + 1 - pool.ids.start):
-        return False  # a number is held that was not handed out yet
+        return False  # a number is held that was not granted yet
     if number == pool.own and pool.keeps_own:
         return True
     slot = snapshot.slots.get(number, MachineSlot())
@@ -351,7 +351,7 @@ def _own(snapshot: Snapshot, instance: str) -> int | None:
 
 
 def peer_of(snapshot: Snapshot, instance: str) -> str | None:
-    """Return an owner that is CosId on Java, which keeps no records of ours; not the instance."""
+    """Return an owner other than the instance that is CosId on Java; it keeps no record here."""
     for slot in snapshot.slots.values():
         for owner in slot.owners:
             record = slot.record_about(owner.instance)
@@ -363,7 +363,7 @@ def peer_of(snapshot: Snapshot, instance: str) -> str | None:
 def _is_expired(
     snapshot: Snapshot, slot: MachineSlot, caller: Caller, *, spares_stable: bool = True
 ) -> bool:
-    """Return whether no holder of a number has renewed it for the caller's safe guard."""
+    """Return whether no holder has renewed a number for as long as the caller's safe guard."""
     if not slot.holders or slot.is_damaged or caller.guard_ms >= ENDLESS_MS:
         return False
     silent_since_ms = snapshot.now_ms - caller.guard_ms
@@ -373,7 +373,7 @@ def _is_expired(
         # A peer that takes an id from the pool of ZooKeeper keeps the stamp that it finds there.
         if is_kept or slot.seen_ms > silent_since_ms:
             return False
-        # By the owner's clock, which may be slow: CosId stores nothing else.
+        # This is by the owner's clock, which may be slow; CosId stores nothing else.
         if snapshot.stamps_tell and owner.stamp_ms > silent_since_ms:
             return False
     return True
@@ -408,9 +408,9 @@ def _taking(snapshot: Snapshot, caller: Caller, number: int, *, token: str, now_
 
 
 def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: int) -> bool:
-    """Give back the skipped numbers below a new one: CosId counts on from the new one.
+    """Release the skipped numbers below a new one, since CosId continues from the new one.
 
-    ``lower`` has those of its region.  Returns whether those of lower regions were left out.
+    ``lower`` contains those of its region.  Return whether numbers of lower regions were left out.
     """
     if changes.last_new is None or snapshot.last_new is None:
         return False
@@ -418,7 +418,7 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: 
     for skipped in lower[max(0, first - lower.start) :]:
         slot = snapshot.slots.get(skipped, MachineSlot())
         if not (slot.owners or slot.is_damaged):
-            # The present, for a peer keeps it until its first renewal; but by no wrong clock.
+            # A peer keeps this stamp until its first renewal, so no wrong clock may set it.
             changes.slots[skipped] = replace(
                 slot, owners=(Owner("", min(now_ms, snapshot.now_ms)),)
             )
@@ -432,7 +432,7 @@ def _left_by(slot: MachineSlot, instance: str) -> MachineSlot:
     second of the stamp.
     """
     others = tuple(each for each in slot.owners if each.instance not in {instance, ""})
-    if others:  # held by two owners, by a fault of another program
+    if others:  # two owners hold it, through a fault of another program
         return replace(slot, owners=others)
     return _left(slot)
 
@@ -445,18 +445,18 @@ def _left(slot: MachineSlot) -> MachineSlot:
     return freed(slot, stamp_ms)
 
 
-def recount(snapshot: Snapshot, changes: Changes, *, is_anew: bool) -> None:
-    """Update the count of machine ids that have a record of ours: add one, or count all again."""
+def recount(snapshot: Snapshot, changes: Changes, *, in_full: bool) -> None:
+    """Update the count of machine ids that have a record: add one, or count all again."""
     noted, before = noted_in(snapshot, changes), noted_in(snapshot)
-    if is_anew or noted > before:
+    if in_full or noted > before:
         if snapshot.is_sample and snapshot.count is not None:
             noted += snapshot.count.ids - before
         space = changes.space or snapshot.space or NamespaceRecord()
         changes.count = Count(space.marker_id, noted)
         there = snapshot.counted
         if snapshot.count is None and there is not None and there >= 0:
-            # If it still has machine ids it is one of those that are missing, and was counted.
-            # Otherwise it counts as new: it must not hide that another one is missing.
+            # If it still has machine ids, it is one of the missing ones and was counted before.
+            # Otherwise it counts as new, or it would hide that another one is missing.
             counted, has_ids = snapshot.namespaces or NamespaceCount(), bool(snapshot.slots)
             number = max(counted.number + (not has_ids), there + 1)
             changes.namespaces = NamespaceCount(number)
@@ -475,16 +475,16 @@ def renew(
     token: str,
     taken: GrantReceipt | None = None,
 ) -> Decision:
-    """Renew an id and raise its fence; in a quarantine assert that it was taken.
+    """Renew an id and raise its fence; in a quarantine, assert that it was taken.
 
     Args:
         snapshot: has at least that machine id; complete where something is wrong.
         caller: the caller.
-        machine_id: the id that the caller was given.
+        machine_id: the id that the caller was granted.
         now_ms: the caller's wall clock.
         fence_ms: no id with a later time will be issued before the next renewal.
-        token: the token of the call that handed it out, as it is stored; empty if it is not known.
-        taken: what the caller was given, if its lease is certainly valid.
+        token: the token of the call that was granted it, as it is stored; empty if not known.
+        taken: what the caller was granted, if its lease is certainly valid.
     """
     slot = snapshot.slots.get(machine_id, MachineSlot())
     is_ours = caller.instance in slot.holders and _is_latest(slot, caller, token)
@@ -492,7 +492,7 @@ def renew(
     is_enough = snapshot.is_complete and not is_uncounted(snapshot)
     if not (is_ours and is_sound) and not is_enough:
         return Decision(need=need_whole(caller, machine_id))
-    # A guest that holds nothing does not prolong a quarantine.
+    # A guest that holds nothing must not prolong a quarantine.
     is_stranger = caller.is_guest and taken is None and not is_ours
     found = examine(snapshot, replace(caller, guard_ms=0) if is_stranger else caller)
     if found.left_ms and taken is None:
@@ -511,15 +511,15 @@ def renew(
     changes.slots[machine_id] = signed
     changes.space = space_written(snapshot, remembering(found.space, caller.guard_ms))
     if found.is_recounted:
-        recount(snapshot, changes, is_anew=True)
+        recount(snapshot, changes, in_full=True)
     return Decision(changes)
 
 
 def _is_latest(slot: MachineSlot, caller: Caller, token: str) -> bool:
-    """Return whether the call with that token was the last one that got the number.
+    """Return whether the call with that token was the last one that was granted the number.
 
-    A guest has to know the token.  A process on the store itself may renew what CosId has handed to
-    its instance, which has none.
+    A guest must know the token.  A process on the store itself may renew an id that CosId has given
+    to its instance, which has no token.
     """
     found = "" if slot.record is None else slot.record.token
     return found == token if found else not caller.is_guest
@@ -561,7 +561,7 @@ def _assert(
     now_ms: int,
     fence_ms: int,
 ) -> Decision:
-    """Give an id to its owner again, unless another instance has a better claim."""
+    """Give an id back to its owner, unless another instance has a better claim."""
     space, number = found.space, taken.machine_id
     before = snapshot.slots.get(number, MachineSlot())
     holder = _rival(snapshot, caller, taken, space.quarantine)
@@ -581,7 +581,7 @@ def _assert(
         requested_ms=taken.requested_ms,
     )
     changes.slots[number] = replace(slot, record=record)
-    # The numbers between may be held by others that have not renewed yet.
+    # Other processes that have not renewed yet may hold the numbers in between.
     gaps = space.gaps or changes.last_new is not None
     space = replace(space, bits=taken.bits, region_code=taken.region_code, gaps=gaps)
     changes.space = space_written(snapshot, space)
@@ -589,7 +589,7 @@ def _assert(
 
 
 def _rival(snapshot: Snapshot, caller: Caller, taken: GrantReceipt, quarantine: str) -> str | None:
-    """Return the instance whose own assertion comes before this one, if there is one."""
+    """Return the instance that asserted an id and has a better claim than this call, if any."""
     for number, slot in snapshot.slots.items():
         claim = slot.record
         if claim is None or claim.claimed != quarantine or not claim.instance:
@@ -603,13 +603,14 @@ def _rival(snapshot: Snapshot, caller: Caller, taken: GrantReceipt, quarantine: 
 def _keeps_it(claim: MachineRecord, instance: str, taken: GrantReceipt, *, is_proven: bool) -> bool:
     """Return whether the instance that has asserted an id keeps it.
 
-    Of two instances the earlier one wins, then the one with the lower text; the other way round if
-    a receipt proves when it took it; of two processes of one instance the later one.
+    Of two instances, the earlier one wins, then the one with the lower text; it is the other way
+    round if a receipt proves when it took the id.  Of two processes of one instance, the later one
+    wins.
     """
     if claim.instance == instance:
         return claim.token != taken.token and claim.requested_ms >= taken.requested_ms
     claimed = (claim.requested_ms, claim.instance.encode())
-    # By the server's times the later one took it after the other lease was over.
+    # By the server's times, the later instance took it after the other lease was over.
     is_earlier = claimed < (taken.requested_ms, instance.encode())
     return is_earlier is not is_proven
 
@@ -632,20 +633,20 @@ def _living_peer(
     return None
 
 
-# Giving back.
+# Releasing.
 
 
 def give_back(
     snapshot: Snapshot, caller: Caller, machine_id: int, *, last_ms: int, token: str
 ) -> Decision:
-    """Give an id back; nothing if it is not the caller's any more, or was handed out again.
+    """Release an id; do nothing if it is no longer the caller's, or was granted again.
 
     Args:
         snapshot: has at least that machine id.
         caller: the caller; a stable one stays the owner.
-        machine_id: the id that the caller was given.
+        machine_id: the id that the caller was granted.
         last_ms: no id with a later time was issued; -1 if none was.
-        token: the token of the call that handed it out.
+        token: the token of the call that was granted it.
     """
     if (refusal := _refusal(snapshot, caller, fence_ms=last_ms)) is not None:
         return Decision(error=refusal)
@@ -653,7 +654,7 @@ def give_back(
     if caller.instance not in slot.holders or not _is_latest(slot, caller, token):
         return Decision()
     record = slot.record or MachineRecord()
-    # A guest leaves the fence of the former owner; a process on the store itself tells the truth.
+    # A guest cannot lower the fence below the former owner's; a process on the store can.
     least_ms = record.requested_ms if caller.is_guest else -1
     fence_ms = min(max(last_ms, least_ms), record.fence_ms) if last_ms >= 0 else record.fence_ms
     stamp_ms = max(slot.stamp_ms, last_ms)  # the next owner may be CosId, which ignores the fence
@@ -672,8 +673,8 @@ def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
     """Take an id from its holder, on an operator's command; its fence stays."""
     slot = snapshot.slots.get(machine_id, MachineSlot())
     if not slot.holders:
-        expected = f"one that is held in namespace {snapshot.namespace!r}"
-        return Decision(error=InvalidArgumentError("machine_id", machine_id, expected=expected))
+        rule = f"is not held in namespace {snapshot.namespace!r}"
+        return Decision(error=InvalidArgumentError("machine_id", machine_id, rule))
     changes = Changes()
     changes.slots[machine_id] = _left(slot)
     for holder in slot.holders:
@@ -684,9 +685,9 @@ def take_away(snapshot: Snapshot, machine_id: int) -> Decision:
 def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     """Let the next owner of an id begin above a time, on an operator's command.
 
-    A number that nobody ever had is written as given back.  The stamp is raised as well: CosId
-    ignores the fence, and a holder that gives the id back lowers it.  So a dead holder's id expires
-    later.  Answers whether the floor was lower.
+    A number that no process ever had is written as released.  The stamp is raised as well, because
+    CosId ignores the fence, and a holder that releases the id lowers it.  So a dead holder's id
+    expires later.  The answer says whether the floor was lower.
 
     Args:
         snapshot: has at least that machine id.
@@ -713,18 +714,18 @@ def raise_mark(snapshot: Snapshot, machine_id: int, above_ms: int) -> Decision:
     return Decision(changes, slot.floor_ms < above_ms)
 
 
-# Looking.
+# Reading.
 
 
 def seconds_left(snapshot: Snapshot) -> float:
-    """Return the seconds left of a quarantine; its whole length, if one is about to begin."""
+    """Return the seconds left of a quarantine; its whole length if one is about to begin."""
     if not snapshot.space and not snapshot.is_marked:
         return 0.0
     return examine(snapshot, Caller("")).left_ms / 1000
 
 
 def list_machines(snapshot: Snapshot) -> Iterator[Machine]:
-    """Yield all ids that were ever handed out, by number."""
+    """Yield all ids that were ever granted, by number."""
     for number, slot in sorted(snapshot.slots.items()):
         owners = [each for each in slot.owners if each.instance] or list(slot.owners)[:1]
         for owner in owners:

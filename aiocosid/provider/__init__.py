@@ -1,4 +1,4 @@
-"""Named generators, opened and closed together: asked for one by one, or built from settings."""
+"""Named generators, opened and closed together: requested one by one, or built from settings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = (
     "store_from_url",
 )
 
-if not TYPE_CHECKING:  # else every name would be one of ours
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
     __getattr__, __dir__ = later(
         __name__,
         {

@@ -50,18 +50,18 @@ def configure(
     instrument: Instrument | None = None,
     clock: Clock | None = None,
 ) -> ConfiguredProvider:
-    """Return a provider of the generators that settings describe, to be opened by ``async with``.
+    """Return a provider of the generators that settings describe, to be opened with ``async with``.
 
-    It checks everything, and sends nothing.
+    It checks everything, but sends nothing.
 
     Args:
-        settings: the path of a TOML file, a mapping of the same shape, `Settings`, or nothing: the
-            file that ``AIOCOSID_CONFIG`` names, if any.  Variables as
+        settings: the path of a TOML file, a mapping of the same shape, `Settings`, or None for the
+            file that ``AIOCOSID_CONFIG`` names, if any.  Variables such as
             ``AIOCOSID_GENERATORS__ORDER__STEP`` override the file.  In a mapping a ``store`` may be
             a `Store` itself, which stays open.
-        default: whether it is the process's default provider while it is open.
+        default: whether this is the process's default provider while it is open.
         instrument: receives the events of all its generators.
-        clock: time; the system's by default.
+        clock: the time source; the system's clock by default.
 
     Raises:
         InvalidSettingsError: a setting is wrong; the error lists every problem with its key.
@@ -92,10 +92,9 @@ def configure(
 class ConfiguredProvider(Hosting):
     """Generators that settings describe, opened together: ``ids["order"]``, ``ids.share``.
 
-    Opening returns once all of them can hand out ids.  If one cannot be opened, opening closes the
-    others and raises the error of that one, which names it.  Closing closes the generators, then
-    the stores that were opened from URLs.  The provider may be opened again, with the same
-    generators.
+    Opening returns once all generators can issue ids.  If one cannot be opened, opening closes the
+    others and raises that generator's error, which names it.  Closing closes the generators, then
+    the stores that were opened from URLs.  The provider can be reopened, with the same generators.
 
     Attributes:
         sharding: shardings by name.
@@ -127,21 +126,21 @@ class ConfiguredProvider(Hosting):
         """Describe a provider; see `configure`.
 
         Args:
-            generators: by name; none of them is open.
+            generators: the generators by name; none of them may be open.
             leases: the leases of machine ids that Snowflake generators among them share.
             stores: the stores that this provider closes.
             borrowed: the stores that it leaves open.
-            store: the one among them that is named at the top of the settings.
+            store: the store at the top of the settings.
             sharding: shardings by name.
             leaf_tags: the tags of Leaf's table, on one of the stores.
-            default: whether it is the process's default provider while it is open.
+            default: whether this is the process's default provider while it is open.
             create: what opening may create in the stores, as for `connect`.
             close_timeout: seconds that closing may take.
-            clock: time; the system's by default.
+            clock: the time source; the system's clock by default.
 
         Raises:
-            InvalidArgumentError: ``close_timeout`` is outside its range; or a generator is neither
-                one of ours nor wraps one.
+            InvalidArgumentError: ``close_timeout`` is outside its range; or a generator neither is
+                an aiocosid generator nor wraps one.
         """
         super().__init__(close_timeout=close_timeout, clock=clock)
         for name, generator in generators.items():
@@ -159,16 +158,16 @@ class ConfiguredProvider(Hosting):
         self._in_use: AbstractContextManager[object] | None = None
 
     def open_in_part(self) -> None:
-        """Let opening leave out generators whose machine ids wait for the end of a quarantine.
+        """Let opening leave out generators whose machine ids are in a quarantine.
 
-        They follow by themselves, once the store hands out ids; until then they have none.  Call it
-        before the provider is opened.
+        They are opened automatically once the store grants machine ids; until then they issue no
+        ids.  Call this before the provider is opened.
         """
         self._in_part = True
 
     @property
     def share(self) -> AnyGenerator:
-        """The default generator, ``__share__``; a `GeneratorMissingError` if there is none."""
+        """The default generator, ``__share__``; raises `GeneratorMissingError` if there is none."""
         return self[SHARE]
 
     def _label(self) -> str:
@@ -178,7 +177,7 @@ class ConfiguredProvider(Hosting):
         return self._shared
 
     def _reset(self) -> None:
-        self._end_use()  # of an earlier opening, on a loop that has died
+        self._end_use()  # from an earlier opening, on a loop that has died
 
     async def _start(self) -> None:
         root = self._root
@@ -218,10 +217,10 @@ class ConfiguredProvider(Hosting):
     ) -> None:
         generator = component_of(self._generators[name])
         try:
-            await generator._end_earlier_life()  # one of its own; that may take a while
+            await generator._end_earlier_life()  # a separate opening; this may take a while
             self._check_same_life(root)
             await open_in(generator, root)
-        except Exception as error:  # noqa: BLE001 - kept out of the group, which would wrap it
+        except Exception as error:  # noqa: BLE001 - the group would wrap it
             if self._in_part and _is_quarantined(error):
                 late.append(name)
                 return
@@ -229,14 +228,14 @@ class ConfiguredProvider(Hosting):
             scope.cancel()
 
     async def _follow(self, name: str, root: TaskRoot) -> None:
-        """Open one that was left out, as soon as that can be done."""
+        """Open a generator that was left out, as soon as possible."""
         generator = component_of(self._generators[name])
         while self._root is root:
             await self._sleep(_PAUSE)
             try:
                 self._check_same_life(root)
                 await open_in(generator, root)
-            except Exception as error:  # noqa: BLE001 - else it would end all the others
+            except Exception as error:  # noqa: BLE001 - otherwise it would end all others
                 if not isinstance(error, CosIdError) or not error.retryable:
                     if self._root is root:
                         logger.error("%r stays without ids: %s", name, error)  # noqa: TRY400
@@ -246,16 +245,17 @@ class ConfiguredProvider(Hosting):
                 return
 
     def _check_same_life(self, root: TaskRoot | None) -> None:
-        """Raise if the provider was closed while it opened, and perhaps opened again."""
+        """Raise if the provider was closed while it was opening, even if it was reopened."""
         self._check_usable()
         if root is None or self._root is not root:
             raise ClosedError(self._label())
 
     def fail_fast(self) -> None:
-        """Let callers fail soon while the store is down; those of Leaf's tags, too.
+        """Make calls fail soon while the store is down, including those to Leaf's tags.
 
         Raises:
-            ClosedError: the provider is not open, or another `CosIdError` that says why.
+            ClosedError: the provider is not open; another `CosIdError` if there is a more specific
+                reason.
         """
         super().fail_fast()
         if self.leaf_tags is not None:
@@ -287,7 +287,7 @@ class ConfiguredProvider(Hosting):
         for close in closings:
             try:
                 await close()
-            except Exception as error:  # noqa: BLE001 - raised when all are closed
+            except Exception as error:  # noqa: BLE001 - raised once all are closed
                 errors.append(error)
         if errors:
             raise errors[0]
@@ -297,8 +297,8 @@ def _check_ours(name: str, generator: object) -> None:
     try:
         component_of(generator)
     except AttributeError:
-        expected = "a generator of this library, or one that wraps such a generator"
-        raise InvalidArgumentError(f"generators[{name!r}]", generator, expected=expected) from None
+        rule = "must be a generator of this library, or one that wraps such a generator"
+        raise InvalidArgumentError(f"generators[{name!r}]", generator, rule) from None
 
 
 def _is_quarantined(error: Exception) -> bool:
@@ -308,7 +308,7 @@ def _is_quarantined(error: Exception) -> bool:
 
 
 def _named(error: CosIdError, name: str) -> CosIdError:
-    """Return the error with the generator's name in its message."""
+    """Return the error with the generator's name added to its message."""
     named = error.again()
     named.args = (f"generator {name!r} could not be opened: {error}",)
     return named

@@ -34,15 +34,15 @@ _G = TypeVar("_G", bound="AnyGenerator")
 
 @takes(ConnectOptions)
 def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
-    """Return a provider of generators on one store, to be opened by ``async with``.
+    """Return a provider of generators on one store, to be opened with ``async with``.
 
     Args:
-        url: as for `store_from_url`; or a store made from your own client, which stays open.
-        options: the keyword arguments: see `ConnectOptions`.
+        url: a URL as for `store_from_url`, or a store on your own client, which stays open.
+        options: the keyword arguments of `ConnectOptions`.
 
     Raises:
-        InvalidArgumentError: the URL names no store, or is malformed; or an option of the store's
-            machine ids is given with a ``machine``.
+        InvalidArgumentError: the URL names no store or is malformed, or an option for the store's
+            machine ids is given together with ``machine``.
         MissingExtraError: the store's driver is not installed.
     """
     from ..abc import Store
@@ -53,11 +53,10 @@ def connect(url: str | Store, options: ConnectOptions, /) -> IdProvider:
 
 
 class IdProvider(Hosting):
-    """Named generators on one store; the same object for the same name.
+    """Named generators on one store; the same name gives the same object.
 
-    The method of a kind has to be awaited: it returns the generator once that is open.  All of them
-    run their tasks in the provider's one task group, so an idle generator costs its counters and
-    nothing else.
+    Await the method of a kind; it returns the generator once that is open.  All generators run
+    their tasks in the provider's single task group, so an idle generator costs only its counters.
 
     Attributes:
         namespace: the namespace of all its counters.
@@ -80,11 +79,11 @@ class IdProvider(Hosting):
 
         Args:
             store: the store of its counters and machine ids.
-            options: the keyword arguments: see `ProviderOptions`.
+            options: the keyword arguments of `ProviderOptions`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or an option of the store's
-                machine ids is given with a ``machine``.
+            InvalidArgumentError: an argument is outside its range, or an option for the store's
+                machine ids is given together with ``machine``.
         """
         self.namespace: str = options.namespace
         self.store: Store = store
@@ -121,44 +120,43 @@ class IdProvider(Hosting):
         await create_in(self.store, self._creates)
 
     def _reset(self) -> None:
-        self._drop_generators()  # they are another loop's, or the parent process's
+        self._drop_generators()  # they belong to another loop or to the parent process
         self._being_opened = {}
 
     def _ask(self, name: str, spec: GeneratorSpec[_G]) -> Coroutine[object, object, _G]:
         return self._named(name, spec)
 
     async def add(self, name: str, generator: _G) -> _G:
-        """Open a generator of your own under a name; return it when it can hand out ids.
+        """Open a generator of your own under a name; return it once it can issue ids.
 
         The provider closes it, or `remove` does and frees the name.  Adding the same generator
-        again changes nothing.  A cancelled call adds nothing, and closes the generator if it was
+        again has no effect.  A cancelled call adds nothing, and closes the generator if it was
         open.
 
         Args:
-            name: its name in the provider, as in ``ids[name]``; the generator's own name may
-                differ.
-            generator: of any class that fulfils `aiocosid.abc.IdGenerator` or `TextIdGenerator`;
-                not open.
+            name: its name in the provider, for ``ids[name]``; the generator's own name may differ.
+            generator: a generator that is not open, of any class that implements
+                `aiocosid.abc.IdGenerator` or `TextIdGenerator`.
 
         Raises:
-            BusyError: the name is in use, or the generator is open already.
-            InvalidArgumentError: it is no generator.
-            CosIdError: as opening it does.
+            BusyError: the name is in use, or the generator is already open.
+            InvalidArgumentError: ``generator`` is not a generator.
+            CosIdError: as for opening the generator.
             ClosedError: the provider is closed.
         """
         return await self._named(name, own(generator, lambda: generator))
 
     async def remove(self, name: str) -> None:
-        """Close the generator of this name, whichever kind it is, and free the name.
+        """Close the generator with this name, of whatever kind, and free the name.
 
-        The next call for the name creates a new generator, whose ids are above all earlier ones.
-        A cancelled call has closed the generator all the same.
+        The next call for the name creates a new generator, whose ids are above all earlier ones.  A
+        cancelled call still closes the generator.
 
         Args:
             name: the generator's name.
 
         Raises:
-            GeneratorMissingError: there is no generator of that name.
+            GeneratorMissingError: there is no generator with that name.
             ClosedError: the provider is closed.
         """
         await self._settled(name)
@@ -170,15 +168,15 @@ class IdProvider(Hosting):
                 self._drop(name)
 
     async def clear(self) -> None:
-        """Close all generators and free their names.  CosId's ``IdGeneratorProvider.clear``.
+        """Close all generators and free their names, like CosId's ``IdGeneratorProvider.clear``.
 
-        Calls under way raise `ClosedError`.  The next call for a name creates a new generator,
-        whose ids are above all earlier ones.  Leased machine ids are kept.  Without generators it
-        changes nothing.  A cancelled call may leave some of them open.
+        Running calls raise `ClosedError`.  The next call for a name creates a new generator, whose
+        ids are above all earlier ones.  Leased machine ids are kept.  Without generators it has no
+        effect.  A cancelled call may leave some of them open.
 
         Raises:
             ClosedError: the provider is closed.
-            CosIdError: closing a generator fails; the others are closed all the same.
+            CosIdError: closing a generator fails; the others are still closed.
         """
         self._check_usable()
         errors: list[CosIdError] = []
@@ -187,7 +185,7 @@ class IdProvider(Hosting):
             try:
                 await self.remove(name)
             except GeneratorMissingError:
-                pass  # another caller has removed it
+                pass  # another caller removed it
             except CosIdError as error:
                 errors.append(error)
 
@@ -197,17 +195,17 @@ class IdProvider(Hosting):
         if errors:
             raise errors[0]
 
-    # By name.
+    # Generators by name.
 
     async def _settled(self, name: str) -> None:
-        """Wait until no other task is opening the generator of this name."""
+        """Wait until no other task is opening the generator with this name."""
         self._check_usable()
         while (opening := self._being_opened.get(name)) is not None:
             await opening.wait()  # it ends within its own deadline
             self._check_usable()
 
     async def _named(self, name: str, spec: GeneratorSpec[_G]) -> _G:
-        """Return the generator that is open under a name, or make and open it."""
+        """Return the open generator with this name, or create and open it."""
         await self._settled(name)
         found = self._generators.get(name)
         if found is None or why_unusable(self._part(name)) is not None:
@@ -228,12 +226,12 @@ class IdProvider(Hosting):
             self._own[name] = OwnGenerator(generator, close_timeout=timeout, clock=self._clock)
         opening = self._being_opened
         done = opening[name] = anyio.Event()
-        # Added before it is open: a provider that closes meanwhile has to close it, too.
+        # It is added before it is open, because a provider that closes meanwhile must close it too.
         self._generators[name], self._specs[name] = generator, spec.without_make()
         try:
             await open_in(self._part(name), self._root)
         except BaseException:
-            # While the provider closes, it still has to wait for this generator.
+            # While the provider closes, it must still wait for this generator.
             if self._generators.get(name) is generator and self._closing is None:
                 self._drop(name)
             raise
@@ -244,7 +242,7 @@ class IdProvider(Hosting):
             done.set()
 
     def _drop(self, name: str) -> None:
-        """Forget a generator, but keep where its successor has to continue."""
+        """Forget a generator, but remember where its successor must continue."""
         if name not in self._generators:
             return
         part, resumes = self._part(name), self._specs[name].resumes

@@ -1,8 +1,8 @@
 """The process's default provider, for code that is imported before any provider exists.
 
-A column of a model or a route names its generator when a module is imported; the provider is
-opened later, in the application's lifespan.  It is a plain global: a context variable that is set
-in a lifespan is not seen by requests, which are tasks of their own.
+A model's column or a route names its generator when a module is imported; the provider is opened
+later, in the application's lifespan.  The default is a plain global variable, because a context
+variable that is set in a lifespan is not visible to requests, which run in their own tasks.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _providers: list[Provider] = []
 
 @contextmanager
 def use_provider(provider: Provider) -> Generator[Provider]:
-    """Make a provider the process's default for the length of a ``with`` block.
+    """Make a provider the process's default for the duration of a ``with`` block.
 
-    Blocks may nest and end in any order; the last one begun that has not ended counts.
+    Blocks may be nested and end in any order; the latest block that has not ended counts.
 
     Args:
-        provider: as `connect` or `configure` returns it.
+        provider: a provider from `connect` or `configure`.
 
     Raises:
-        InvalidArgumentError: it is no provider, or one of `aiocosid.sync`, whose generators need
-            none.
+        InvalidArgumentError: ``provider`` is not a provider, or is one from `aiocosid.sync`, whose
+            generators need no default.
     """
     if not _is(provider, Provider):
-        expected = (
-            "a provider as connect() or configure() returns it; generators of aiocosid.sync are "
-            "used directly"
+        rule = (
+            "must be a provider from connect() or configure(); use those of aiocosid.sync directly"
         )
-        raise InvalidArgumentError("provider", provider, expected=expected)
+        raise InvalidArgumentError("provider", provider, rule)
     _providers.append(provider)
     try:
         yield provider
     finally:
-        # From the end, and by identity: the same provider may be in use twice.
+        # The search starts at the end and compares identities, because the same provider may be in
+        # use twice.
         for at in reversed(range(len(_providers))):
             if _providers[at] is provider:
                 del _providers[at]
@@ -59,8 +59,9 @@ def default_provider() -> Provider:
     """Return the process's default provider.
 
     Raises:
-        NotOpenError: there is none; the error says how to set one.
-        WrongLoopError: an integration refuses the running loop, as `integrations.temporal` does.
+        NotOpenError: there is no default provider; the error says how to set one.
+        WrongLoopError: an integration, for example `integrations.temporal`, refuses the running
+            loop.
     """
     check_loop("the default provider")
     if not _providers:
@@ -74,12 +75,12 @@ def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyG
     """Return a generator by its name.
 
     Args:
-        name: the generator's; ``__share__`` by default.
-        provider: where to look; the default one if none is given.
+        name: the generator's name; ``__share__`` by default.
+        provider: the provider to search; the default provider if None.
 
     Raises:
-        GeneratorMissingError: the provider has no generator of that name.
-        NotOpenError: no provider was given, and there is no default one.
+        GeneratorMissingError: the provider has no generator with that name.
+        NotOpenError: no provider was given, and there is no default provider.
         WrongLoopError: no provider was given, and an integration refuses the running loop.
     """
     found = provider if provider is not None else default_provider()
@@ -88,7 +89,7 @@ def generator_named(name: str = SHARE, provider: Provider | None = None) -> AnyG
     except GeneratorMissingError:
         raise
     except KeyError:
-        # Python would iterate over what has nothing but __getitem__, with numbers.
+        # Python would iterate over an object that has only __getitem__, using numbers.
         known = found if _is(found, Iterable) else ()
         raise GeneratorMissingError(name, known=known) from None
 

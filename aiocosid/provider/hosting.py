@@ -1,4 +1,4 @@
-"""Generators by name whose tasks run in one root."""
+"""Generators by name, whose tasks run in one root."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _D = TypeVar("_D")
 
 LEASE_TERMS: Final = declared(LeaseTerms).keys()
 OF_STORE: Final = (*declared(InstanceOptions), *declared(RestartOptions))
-"""The `MachineOptions` of the store's own machine ids."""
+"""The `MachineOptions` that apply only to the store's own machine ids."""
 
 
-def component_of(generator: Any) -> Component:  # noqa: ANN401 - ours, of any kind
-    """Return the part of a generator that has a life: itself, or the generator that it wraps."""
+def component_of(generator: Any) -> Component:  # noqa: ANN401 - aiocosid's, of any kind
+    """Return the part of a generator that can be opened: itself, or the generator that it wraps."""
     found = generator
     while not isinstance(found, Component):
         found = found._inner
@@ -55,16 +55,16 @@ def component_of(generator: Any) -> Component:  # noqa: ANN401 - ours, of any ki
 
 
 def check_type(of: object) -> type[int | str]:
-    """Return the type; raise unless ids can be of it."""
+    """Return the type; raise unless ids can have it."""
     if of is int:
         return int
     if of is str:
         return str
-    raise InvalidArgumentError("type of ids", of, expected="int or str")
+    raise InvalidArgumentError("type of ids", of, "must be int or str")
 
 
 def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
-    """Raise `InvalidArgumentError` unless the ids of a name are of this type."""
+    """Raise `InvalidArgumentError` unless the ids of a name have this type."""
     check_type(of)
     kind: type = IdGenerator if of is int else TextIdGenerator
     if not isinstance(generator, kind):
@@ -72,9 +72,9 @@ def check_ids(name: str, generator: AnyGenerator, of: type[int | str]) -> None:
 
 
 def wrong_type(name: str, found: object, of: type[int | str]) -> InvalidArgumentError:
-    """Return the error for a caller who asks for ids of the type that the name does not have."""
-    expected = f"a generator whose ids are {of.__name__}"
-    return InvalidArgumentError(f"ids[{name!r}]", found, expected=expected)
+    """Return the error for a request for ids of a type that the name does not have."""
+    rule = f"must be a generator whose ids are {of.__name__}"
+    return InvalidArgumentError(f"ids[{name!r}]", found, rule)
 
 
 class Hosting(Component):
@@ -86,7 +86,7 @@ class Hosting(Component):
         check_seconds("close_timeout", close_timeout)
         self._close_timeout = close_timeout
         self._generators: dict[str, AnyGenerator] = {}
-        self._own: dict[str, OwnGenerator] = {}  # of generators that callers have brought
+        self._own: dict[str, OwnGenerator] = {}  # for generators of the caller's own classes
         super().__init__(clock)
 
     def __repr__(self) -> str:
@@ -103,14 +103,15 @@ class Hosting(Component):
     def __getitem__(self, name: tuple[str, type[str]], /) -> TextIdGenerator: ...
 
     def __getitem__(self, name: str | tuple[str, type[int | str]], /) -> AnyGenerator:
-        """Return the generator of this name, also one that has ended.
+        """Return the generator with this name, even if it has ended.
 
-        ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
-        are text, for a type checker too.
+        ``ids["order", int]`` is a generator of numbers, and ``ids["order", str]`` a generator of
+        texts, also for a type checker.
 
         Raises:
-            GeneratorMissingError: there is none of that name; a KeyError, which names similar ones.
-            InvalidArgumentError: its ids are of the other type.
+            GeneratorMissingError: there is no generator with that name.  It is a KeyError, and
+                names similar ones.
+            InvalidArgumentError: the generator's ids have the other type.
         """
         of: type[int | str] | None = None
         if not isinstance(name, str):
@@ -129,23 +130,23 @@ class Hosting(Component):
     def get(self, name: str, default: _D, /) -> AnyGenerator | _D: ...
 
     def get(self, name: str, default: object = None, /) -> object:
-        """Return the generator of this name, also one that has ended; else the default."""
+        """Return the generator with this name, even if it has ended; otherwise the default."""
         return self._generators.get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        """Tell whether there is a generator of this name, also one that has ended."""
+        """Return whether there is a generator with this name, even if it has ended."""
         return name in self._generators
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the generators, those that have ended among them."""
+        """Iterate over the names of the generators, including those that have ended."""
         return iter(tuple(self._generators))
 
     def __len__(self) -> int:
-        """Count the generators, those that have ended among them."""
+        """Count the generators, including those that have ended."""
         return len(self._generators)
 
     def statistics(self) -> dict[str, dict[str, object]]:
-        """Return a tree ready for JSON, by name, as CosId's actuator shows it; never waits."""
+        """Return statistics by name for JSON, as CosId's actuator shows them; never waits."""
         return {name: each.statistics().as_tree() for name, each in self._generators.items()}
 
     @property
@@ -154,13 +155,14 @@ class Hosting(Component):
         return self._close_timeout
 
     def fail_fast(self) -> None:
-        """Let callers fail soon while the store is down, until the provider is closed.
+        """Make calls fail soon while the store is down, until the provider is closed.
 
-        It sets ``fail_fast`` for all generators that leave it at None, also for those that are open
-        already; the web integrations call it.
+        It sets ``fail_fast`` for all generators that leave it at None, including those that are
+        already open.  The web integrations call it.
 
         Raises:
-            ClosedError: the provider is not open, or another `CosIdError` that says why.
+            ClosedError: the provider is not open; another `CosIdError` if there is a more specific
+                reason.
         """
         self._check_usable()
         if self._root is not None:
@@ -178,7 +180,7 @@ class Hosting(Component):
         return (self, *self._parts(), *self._leases())
 
     def _part(self, name: str) -> Component:
-        """Return the part of the generator of a name that has a life."""
+        """Return the part of a named generator that can be opened."""
         return self._own.get(name) or component_of(self._generators[name])
 
     def _parts(self) -> list[Component]:
@@ -188,11 +190,11 @@ class Hosting(Component):
         for generator in self._hosted():
             is_closed = isinstance(reason, ClosedError)
             if self._closing is not None:
-                leave_root(generator)  # a caller who opens it now must not close it too, and wait
+                leave_root(generator)  # a caller that opens it now must not also close it and wait
             retire(generator, type(reason)(label_of(generator)) if is_closed else reason)
 
     def _hosted(self) -> list[Component]:
-        """List the generators, without those that a caller has closed and opened again alone."""
+        """List the generators, except those that a caller closed and reopened separately."""
         return [each for each in self._parts() if not each._owns_root]
 
     async def _drain(self) -> None:
@@ -200,7 +202,7 @@ class Hosting(Component):
         self._drop_generators()
         for generator in generators:
             leave_root(generator)
-        # A generator's own close timeout may be longer than ours.
+        # A generator's own close timeout may be longer than the provider's.
         with self._clock.move_on_after(self._close_timeout * 2):
             await drain_all(generators)
 
@@ -209,9 +211,9 @@ class Hosting(Component):
 
 
 class OwnGenerator(Component):
-    """Opens and closes a generator of the user's own, of any class, with the provider.
+    """Opens and closes a user's own generator, of any class, with the provider.
 
-    The generator keeps a root of its own: this class uses only what the contract has.
+    The generator keeps its own root, because this class uses only the methods of the contract.
     """
 
     __slots__ = ("_close_timeout", "_generator", "_is_open")
@@ -220,8 +222,8 @@ class OwnGenerator(Component):
         self, generator: AnyGenerator, *, close_timeout: float, clock: Clock | None
     ) -> None:
         if not isinstance(generator, IdGenerator | TextIdGenerator):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "an IdGenerator or a TextIdGenerator"  # type: ignore[unreachable]
-            raise InvalidArgumentError("generator", generator, expected=expected)
+            rule = "must be an IdGenerator or a TextIdGenerator"  # type: ignore[unreachable]
+            raise InvalidArgumentError("generator", generator, rule)
         self._generator = generator
         self._is_open = False
         self._close_timeout = close_timeout
@@ -236,7 +238,7 @@ class OwnGenerator(Component):
         return repr(self._generator)
 
     def _reset(self) -> None:
-        self._is_open = False  # by us, that is
+        self._is_open = False  # meaning opened by this object
 
     async def _start(self) -> None:
         await self._generator.__aenter__()
@@ -246,7 +248,7 @@ class OwnGenerator(Component):
         self._is_open = True
 
     def _stop(self, reason: CosIdError) -> None:
-        del reason  # its own closing wakes those who wait
+        del reason  # the generator's own closing wakes its waiters
 
     async def _drain(self) -> None:
         if self._is_open:
@@ -254,21 +256,20 @@ class OwnGenerator(Component):
             await self._generator.aclose()
 
     async def _release(self) -> None:
-        """Do nothing: the generator closes its own connections."""
+        """Do nothing, because the generator closes its own connections."""
 
 
 class StoreHost:
-    """What specs make the generators of one store with; nothing is sent.
+    """The parts from which specs create the generators of one store; nothing is sent.
 
     Attributes:
         store: the store.
         namespace: the namespace of all its counters.
-        clock: time.
-        root: where the tasks of leases run.
+        clock: the time source.
+        root: the root in which the leases' tasks run.
         leases: the lease of the store's machine ids in each namespace.
-        counters: the counters that stay while their generators come and go.
-        floors: where successors of closed generators continue, by the state that they resume and
-            name.
+        counters: the counters, which stay when their generators are closed.
+        floors: where the successors of closed generators continue, by kind of state and name.
     """
 
     __slots__ = (
@@ -283,13 +284,13 @@ class StoreHost:
         options: Mapping[str, Any],
         defaults: Mapping[str, Any],
     ) -> None:
-        """Describe it.
+        """Describe the parts.
 
         Args:
             store: the store.
             namespace: the namespace of its counters.
-            options: the `MachineOptions` that are not as by default.
-            defaults: a generator's options, where it has none; a clock among them.
+            options: the `MachineOptions` that differ from their defaults.
+            defaults: the defaults for a generator's options, including a clock.
         """
         if options.get("machine") is not None:
             _refuse(options, OF_STORE)
@@ -304,7 +305,7 @@ class StoreHost:
         self._defaults = defaults
 
     def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a generator's options, with the provider's own where it has none."""
+        """Return a generator's options, completed with the provider's."""
         return {**self._defaults, **options}
 
     def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
@@ -312,11 +313,11 @@ class StoreHost:
 
         Args:
             bits: the width of the machine id.
-            options: the generator's own; they come before the provider's.
+            options: the generator's own options, which take precedence over the provider's.
 
         Raises:
-            InvalidArgumentError: the machine id is leased with other options, or an option does not
-                go with the ``machine`` that was given.
+            InvalidArgumentError: the machine id is leased with other options, or an option cannot
+                be combined with the given ``machine``.
         """
         from ..machine import MachineIdLease, lease_of
 
@@ -329,14 +330,14 @@ class StoreHost:
                 _refuse(options, LEASE_TERMS)
                 return machine
             if not isinstance(machine, MachineIdDistributor):
-                expected = "a MachineIdDistributor or a MachineIdLease"
-                raise InvalidArgumentError("machine", machine, expected=expected)
+                rule = "must be a MachineIdDistributor or a MachineIdLease"
+                raise InvalidArgumentError("machine", machine, rule)
             lease = lease_of(machine, bits=bits, **self._terms(options))
         _check_terms(lease, options)
         return lease
 
     def lane_lease(self, bits: int) -> MachineIdLease:
-        """Return the lease of the number of a lane, a machine id of a namespace of its own."""
+        """Return the lease of a lane's number, which is a machine id in a separate namespace."""
         return self._shared_lease(f"{self.namespace}.lane", bits, {})
 
     def _shared_lease(
@@ -360,13 +361,13 @@ class StoreHost:
         return {**self._defaults, **self._chosen(options, LEASE_TERMS)}
 
     def _chosen(self, options: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-        """Return the options of these names, a generator's before the provider's."""
+        """Return the options with these names, with a generator's before the provider's."""
         both = {**self._options, **options}
         return {name: both[name] for name in names if name in both}
 
 
 def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
-    """Raise `InvalidArgumentError` if a lease has other terms than a generator asks for."""
+    """Raise `InvalidArgumentError` if a lease has other terms than a generator requests."""
     from pathlib import Path
 
     from ..machine.instance_ids import as_instance_id
@@ -378,21 +379,21 @@ def _check_terms(lease: MachineIdLease, options: Mapping[str, Any]) -> None:
         wanted = as_kept[name](value) if name in as_kept else value
         found = getattr(lease._options if name in LEASE_TERMS else lease.distributor, name, None)
         if wanted != found:
-            expected = f"{found}, with which the machine id of {lease.namespace!r} is leased"
-            raise InvalidArgumentError(name, value, expected=expected)
+            rule = f"must be {found!r}: the machine id of {lease.namespace!r} is leased with it"
+            raise InvalidArgumentError(name, value, rule)
 
 
 def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise if options of the store's machine ids are given beside a ``machine``."""
+    """Raise if options for the store's machine ids are given together with ``machine``."""
     for name in names:
         if name in options:
-            expected = "left out with this machine, which has its own"
-            raise InvalidArgumentError(name, options[name], expected=expected)
+            rule = "cannot be combined with machine, which has its own"
+            raise InvalidArgumentError(name, options[name], rule)
 
 
 _NO_MEMORY: Final = (
-    "False for a store that cannot tell new from emptied: run 'aiocosid init --store URL' once; or "
-    "a day such as '2026-12-31', until which it is created; or 'disposable' for tests"
+    "cannot be used on a store that cannot tell new from emptied; run 'aiocosid init --store URL' "
+    "once, or give the last day to create, such as '2026-12-31', or 'disposable' for tests"
 )
 
 
@@ -401,12 +402,12 @@ def _today() -> date:
 
 
 async def create_in(store: Store, create: Create) -> None:
-    """Create what was never there in a store, as far as ``create`` allows it.
+    """Create what never existed in a store, as far as ``create`` allows it.
 
     Raises:
         InvalidArgumentError: ``create`` is True, and the store cannot tell new from emptied.
-        SchemaDroppedError: what is missing was there.
-        StoreNotEmptyError: the store has no marker, but counters or machine ids.
+        SchemaDroppedError: something that existed is missing.
+        StoreNotEmptyError: the store has counters or machine ids, but no marker.
         StoreError: the store refuses or cannot be reached.
     """
     if create is False:
@@ -414,13 +415,13 @@ async def create_in(store: Store, create: Create) -> None:
     from ..abc.stores import is_disposable
 
     if create is True and not (store.has_witness or is_disposable()):
-        raise InvalidArgumentError("create", create, expected=_NO_MEMORY)
+        raise InvalidArgumentError("create", create, _NO_MEMORY)
     if create not in {True, DISPOSABLE} and _today() > date.fromisoformat(str(create)):
         return
-    await store.aopen()  # it may be the parent process's
+    await store.aopen()  # it may belong to the parent process
     await store.create_schema(disposable=create == DISPOSABLE)
     if not (store.has_witness or create == DISPOSABLE):
         try:
             await store.initialize()
         except UnsupportedByStoreError:
-            return  # it keeps no marker
+            return  # the store keeps no marker

@@ -1,6 +1,7 @@
-"""Each kind of generator, declared once: its options, how it is made, what callers agree on.
+"""Each kind of generator, declared once: its options, its creation, and what callers must agree on.
 
-The methods of `IdProvider` and `aiocosid.sync` and the settings are made from this.
+The methods of `IdProvider` and `aiocosid.sync`, and the settings, are generated from these
+declarations.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ..abc import DEFAULT_STEP, SHARE
 from ..abc.options import declared
 from ..errors import InvalidArgumentError, UnsupportedByStoreError
-from ..errors.base import did_you_mean
+from ..errors.base import one_of
 from ..segment import SegmentChainId, SegmentId
 from ..segment.generator import resume
 from ..segment.options import GroupOptions, RemoteOptions
@@ -88,11 +89,11 @@ NOTHING: Final = "no settings"
 
 @kind(NamedChain)
 def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
-    """Return the `SegmentChainId` of this name, which the first call creates.
+    """Return the `SegmentChainId` with this name, which the first call creates.
 
-    The options are those of that call; a later one has to agree on ``step`` and ``converter``,
-    and its other options are ignored.  A cancelled call of `IdProvider` creates no generator;
-    if its first segment was reserved, that is a gap.
+    The options are those of that call; a later call must have the same ``step`` and ``converter``,
+    and its other options are ignored.  A cancelled call of `IdProvider` creates no generator; if
+    its first segment was reserved, that segment is a gap.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -103,7 +104,7 @@ def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
             converter.
         InvalidArgumentError: an argument is outside its range.
         StoreError: the store refuses.
-        SegmentUnavailableError: no first segment came within ``wait_timeout``.
+        SegmentUnavailableError: no first segment arrived within ``wait_timeout``.
         ClosedError: the provider is closed.
     """
     return _counted(SegmentChainId, given)
@@ -111,7 +112,7 @@ def segment_chain(given: Given) -> GeneratorSpec[SegmentChainId]:
 
 @kind(NamedSegment)
 def segment(given: Given) -> GeneratorSpec[SegmentId]:
-    """Return the `SegmentId` of this name, which the first call creates.
+    """Return the `SegmentId` with this name, which the first call creates.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -126,7 +127,7 @@ def segment(given: Given) -> GeneratorSpec[SegmentId]:
 
 @kind(NamedLeaf)
 def leaf_segment(given: Given) -> GeneratorSpec[LeafSegmentId]:
-    """Return the `LeafSegmentId` of this name, which the first call creates.
+    """Return the `LeafSegmentId` with this name, which the first call creates.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -161,10 +162,10 @@ def _counted(made: type[S], options: Given) -> GeneratorSpec[S]:
 
 @kind(GroupOptions)
 def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
-    """Return the `GroupedSegmentId` of this name, which the first call creates.
+    """Return the `GroupedSegmentId` with this name, which the first call creates.
 
-    Its ``with_group`` hands out `GroupedId`.  If the counter of a group went backwards, the next
-    call for the name opens that group again.
+    Its ``with_group`` returns `GroupedId` objects.  If the counter of a group went backwards, the
+    next call for the name opens that group again.
 
     Args:
         name: the generator's name; its counters are called ``{name}@{group}``.
@@ -192,17 +193,19 @@ def grouped(given: Given) -> GeneratorSpec[GroupedSegmentId]:
     # An unknown kind is refused when the generator is made.
     known, _ = GROUP_KINDS.get(given.get("group_kind", "chain"), (None, None))
     detail = (
-        f"kind {given['kind']!r}" if known is None else Agreement(step, known, given["group_by"])
+        f"kind {given['group_kind']!r}"
+        if known is None
+        else Agreement(step, known, given["group_by"])
     )
     return GeneratorSpec(GroupedSegmentId.__name__, detail, make, resumes="groups")
 
 
 @kind(NamedInner)
 def int32(given: Given) -> GeneratorSpec[IntegerIdGenerator]:
-    """Return the `IntegerIdGenerator` of this name, which the first call creates.
+    """Return the `IntegerIdGenerator` with this name, which the first call creates.
 
-    Its ids come from a counter of the provider's store, and end at 2^31-1.  To wrap another
-    kind, create an `IntegerIdGenerator` and `add` it.
+    Its ids come from a counter in the provider's store, and end at 2^31-1.  To wrap another kind,
+    create an `IntegerIdGenerator` and `add` it.
 
     Args:
         name: the counter's name in the provider's namespace.
@@ -220,9 +223,9 @@ def int32(given: Given) -> GeneratorSpec[IntegerIdGenerator]:
 
 @kind(NamedUncertainty)
 def uncertainty(given: Given) -> GeneratorSpec[UncertaintyIdGenerator]:
-    """Return the `UncertaintyIdGenerator` of this name, which the first call creates.
+    """Return the `UncertaintyIdGenerator` with this name, which the first call creates.
 
-    It appends random bits to ids from a counter of the provider's store.  To wrap another kind,
+    It appends random bits to ids from a counter in the provider's store.  To wrap another kind,
     create an `UncertaintyIdGenerator` and `add` it.
 
     Args:
@@ -252,8 +255,7 @@ def _around(
 
     inner_kind = options.get("kind", "chain")
     if inner_kind not in INNER:
-        expected = f"one of {', '.join(INNER)}{did_you_mean(inner_kind, INNER)}"
-        raise InvalidArgumentError("kind", inner_kind, expected=expected)
+        raise InvalidArgumentError("kind", inner_kind, one_of(INNER, inner_kind))
     kind_inside, _ = INNER[inner_kind]
     rest = {name: value for name, value in options.items() if name not in {"kind", "bits"}}
     inner: GeneratorSpec[IdGenerator] = _counted(kind_inside, rest)
@@ -264,13 +266,13 @@ def _around(
     return GeneratorSpec(made.__name__, f"{detail}inner {inner}", make, resumes="counter")
 
 
-# Ids from a clock and a machine id.  Their modules are imported at the first use: a program that
-# uses segments alone does not wait for them.
+# Ids from a clock and a machine id.  Their modules are imported at the first use, so that a program
+# that uses only segments does not wait for them.
 
 
 @kind(NamedSnowflake, SHARE)
 def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
-    """Return the `SnowflakeId` of this name, which the first call creates.
+    """Return the `SnowflakeId` with this name, which the first call creates.
 
     Its machine id is leased from the provider's store.  All Snowflake generators of the
     provider share that lease, so their layouts need the same number of machine bits.
@@ -299,7 +301,7 @@ def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
 
 @kind(NamedCached, SHARE)
 def cached_snowflake(given: Given) -> GeneratorSpec[CachedSnowflakeId]:
-    """Return the `CachedSnowflakeId` of this name, which the first call creates.
+    """Return the `CachedSnowflakeId` with this name, which the first call creates.
 
     Args:
         name: the generator's name in the provider's namespace.
@@ -328,11 +330,10 @@ def _stamped(made: type[F], options: Given, default: SnowflakeLayout) -> Generat
 
 @kind(NamedCosId, "cosid_text")
 def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
-    """Return the `CosIdGenerator` of this name, which the first call creates; its ids are text.
+    """Return the `CosIdGenerator` with this name, which the first call creates; its ids are text.
 
-    Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's
-    one lease: Snowflake generators with another width need a ``machine`` or a namespace of
-    their own.
+    Its machine id has 20 bits, unless ``text`` says otherwise, and comes from the provider's single
+    lease, so Snowflake generators with another width need their own ``machine`` or namespace.
 
     Args:
         name: the generator's name in the provider's namespace; by default CosId's own for it.
@@ -353,12 +354,12 @@ def cosid_text(given: Given) -> GeneratorSpec[CosIdGenerator]:
     return GeneratorSpec(CosIdGenerator.__name__, f"text {text!r}", make, is_text=True)
 
 
-# Ids that carry their shard.
+# Ids that contain their shard.
 
 
 @kind(NamedSharded)
 def sharded(given: Given) -> GeneratorSpec[ShardedId]:
-    """Return the `ShardedId` of this name, which the first call creates.
+    """Return the `ShardedId` with this name, which the first call creates.
 
     The provider's store grants its sequences: Redis or Valkey, a SQLite file, or memory.
 
@@ -403,9 +404,9 @@ def sharded(given: Given) -> GeneratorSpec[ShardedId]:
 
 @kind(RemoteOptions)
 def remote(given: Given) -> GeneratorSpec[RemoteId]:
-    """Return the `RemoteId` of this name, which the first call creates.
+    """Return the `RemoteId` with this name, which the first call creates.
 
-    The provider's store is an aiocosid server, such as the broker of a host.
+    The provider's store must be an aiocosid server, for example the broker of a host.
 
     Args:
         name: the name of a generator on the server, whose ids are numbers.
@@ -415,8 +416,8 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
         BusyError: the name is in use as another kind of generator, or with another converter.
         InvalidArgumentError: an argument is outside its range.
         UnsupportedByStoreError: the store is not an aiocosid server.
-        StoreError: the server has no generator of that name whose ids are numbers, or refuses.
-        SegmentUnavailableError: no first block came within ``wait_timeout``.
+        StoreError: the server has no generator of numbers with that name, or refuses.
+        SegmentUnavailableError: no first block arrived within ``wait_timeout``.
         ClosedError: the provider is closed.
     """
     from ..segment import RemoteId
@@ -442,7 +443,7 @@ def remote(given: Given) -> GeneratorSpec[RemoteId]:
 
 @kind(NoOptions)
 def uuid4(_: Given) -> GeneratorSpec[Uuid4Id]:
-    """Return the `Uuid4Id` of this name, which the first call creates.
+    """Return the `Uuid4Id` with this name, which the first call creates.
 
     Args:
         name: the generator's name; no store uses it.
@@ -458,7 +459,7 @@ def uuid4(_: Given) -> GeneratorSpec[Uuid4Id]:
 
 @kind(NoOptions)
 def uuid7(_: Given) -> GeneratorSpec[Uuid7Id]:
-    """Return the `Uuid7Id` of this name, which the first call creates.
+    """Return the `Uuid7Id` with this name, which the first call creates.
 
     Args:
         name: the generator's name; no store uses it.
@@ -474,10 +475,10 @@ def uuid7(_: Given) -> GeneratorSpec[Uuid7Id]:
 
 @kind(NoOptions)
 def counter(_: Given) -> GeneratorSpec[CounterId]:
-    """Return the `CounterId` of this name, which counts only in this process.
+    """Return the `CounterId` with this name, which counts only in this process.
 
-    The first call creates it.  It goes on counting as long as this provider object exists, also
-    when the provider is opened again.
+    The first call creates it.  It continues to count as long as this provider object exists, even
+    if the provider is reopened.
 
     Args:
         name: the generator's name; no store uses it.
@@ -507,7 +508,7 @@ def _local(made: type[L], *, is_text: bool) -> GeneratorSpec[L]:
 
 
 def _split(options: Given, kind: type[Options]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return those of the options that a class declares, and the others."""
+    """Return the options that a class declares, and the other ones."""
     names = declared(kind).keys()
     chosen = {name: value for name, value in options.items() if name in names}
     return chosen, {name: value for name, value in options.items() if name not in names}
@@ -527,4 +528,4 @@ KINDS: Final[dict[str, Kind[..., Any]]] = {
     "uuid7": uuid7,
     "counter": counter,
 }
-"""The kinds, as settings name them."""
+"""The kinds by their names in settings."""

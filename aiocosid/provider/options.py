@@ -1,5 +1,6 @@
-"""The options of kinds of generators, as a provider takes them, and those of machine ids.  Pure."""
-# Without "from __future__ import annotations": the bounds of options are there at run time.
+"""The options of each kind of generator in a provider, and those of machine ids.  No I/O."""
+# This module does without "from __future__ import annotations", because the bounds of options are
+# needed at run time.
 
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
@@ -45,10 +46,10 @@ __all__ = (
 
 
 class OptionSpec(NamedTuple):
-    """An option, as settings, the command line and the reference pages have it.
+    """An option as settings, the command line and the reference pages show it.
 
     Attributes:
-        doc: what it is, with its unit; in small letters, without a full stop.
+        doc: its meaning and unit; in lower case, without a full stop.
         at_least: the lowest value; None for a text.
         at_most: the highest value; None for a text.
     """
@@ -103,9 +104,9 @@ class NamedInner(NamedChain):
     """The options of `IdProvider.int32`.
 
     Attributes:
-        step: ids per segment; of the kind ``"segment"`` 1000 by default.
-        kind: which generator hands out the ids inside: ``"chain"``, or ``"segment"``, without the
-            options that only a chain has.
+        step: ids per segment; for the kind ``"segment"`` 1000 by default.
+        kind: the kind of the inner generator: ``"chain"``, or ``"segment"``, which does not take
+            the options that only a chain has.
     """
 
     kind: SegmentKind = "chain"
@@ -115,18 +116,18 @@ class NamedUncertainty(NamedInner):
     """The options of `IdProvider.uncertainty`.
 
     Attributes:
-        bits: random bits of each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
+        bits: random bits in each id, 1 to 62; the counter ends at ``2**(63 - bits) - 1``.
     """
 
     bits: Annotated[int, Bounds(1, 62)]
 
 
 class MachineOptions(LeaseTerms, RestartOptions, InstanceOptions):
-    """Where machine ids come from, and how they are leased.
+    """The source of machine ids, and how they are leased.
 
     Attributes:
-        machine: a distributor of machine ids, as `ManualMachineIdDistributor`, or a lease; None for
-            the provider's store, which alone takes the options of an instance.
+        machine: a distributor of machine ids, for example `ManualMachineIdDistributor`, or a lease;
+            None for the provider's store.  Only the store takes the options of an instance.
     """
 
     machine: "MachineIdDistributor | MachineIdLease | None" = None
@@ -149,7 +150,7 @@ class SequenceOptions(Options):
 
     Attributes:
         key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
-            that Java nodes share.
+            that are shared with Java nodes.
         max_sequence: the highest sequence, on all nodes; None for the layout's.
         tolerance: seconds by which a host's clock may differ from the server's.
         margin: seconds by which the clocks of two servers may differ.
@@ -181,14 +182,14 @@ class HostOptions(MachineOptions):
 
     Attributes:
         namespace: the namespace of all its counters.
-        instrument: receives the events of all its generators, and of a store made from a URL.
-        close_timeout: seconds that closing waits for calls under way, also of each generator.
-        create: what opening may create.  True: tables and files that were never there, in a store
-            that can tell so: memory, SQLite, PostgreSQL, MySQL, MariaDB.  Others cannot tell new
-            from emptied, and need ``aiocosid init`` once, or the last day on which a new one is
-            prepared, such as ``"2026-12-31"``.  ``"disposable"``: a store for tests, in which
-            whatever is dropped or emptied is made again.  Without it a SQLite file that is missing
-            is an error.
+        instrument: receives the events of all its generators, and of a store created from a URL.
+        close_timeout: seconds that closing waits for running calls, also for each generator.
+        create: what opening may create.  True: tables and files that never existed, in a store that
+            can tell this: memory, SQLite, PostgreSQL, MySQL, MariaDB.  Other stores cannot tell a
+            new store from an emptied one, and need ``aiocosid init`` once, or the last day on which
+            a new store is prepared, for example ``"2026-12-31"``.  ``"disposable"``: a store for
+            tests, in which everything that is dropped or emptied is created again.  Without this
+            option a missing SQLite file is an error.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -201,7 +202,7 @@ class ConnectOptions(HostOptions):
     """The options of `aiocosid.connect`.
 
     Attributes:
-        clock: time; the system's by default.
+        clock: the time source; the system's clock by default.
     """
 
     clock: "Clock | None" = None

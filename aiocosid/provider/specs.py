@@ -1,4 +1,4 @@
-"""The kinds of generators: what callers agree on, how one is made for a host, and its method."""
+"""The specs of generators: what callers must agree on, creation for a host, and methods."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ G_co = TypeVar("G_co", bound="AnyGenerator", covariant=True)
 
 
 class GeneratorHost(Protocol):
-    """What a spec makes a generator for: a provider, or one generator of the settings."""
+    """The host for which a spec creates a generator: a provider, or a generator in settings."""
 
     namespace: str
     clock: Clock
@@ -66,7 +66,7 @@ class GeneratorHost(Protocol):
         ...
 
     def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a generator's options, with the host's own where it has none."""
+        """Return a generator's options, completed with the host's."""
         ...
 
     def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
@@ -74,23 +74,23 @@ class GeneratorHost(Protocol):
         ...
 
     def lane_lease(self, bits: int) -> MachineIdLease:
-        """Return the lease of the number of a lane."""
+        """Return the lease of a lane's number."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSpec(Generic[G_co]):
-    """The generator that a caller asks for under a name.
+    """The generator that a caller requests under a name.
 
     Attributes:
         kind: the name of the generator's class.
-        detail: what two callers have to agree on, besides kind and converter.
+        detail: what two callers must agree on, in addition to kind and converter.
         make: creates the generator for a host, under a name; sends nothing.
-        converter: writes its ids; None if the kind writes them itself, or they are numbers.
-        is_own: whether the caller brings the generator, which then has a root of its own.
+        converter: formats its ids; None if the kind itself formats them, or they are numbers.
+        is_own: whether it is the caller's own generator, which then has its own root.
         is_text: whether its ids are text.
-        resumes: which state of the generator its successor under the same name continues from;
-            "" for kinds without such a state.
+        resumes: the kind of state from which a successor under the same name continues; "" for
+            kinds without such a state.
     """
 
     kind: str
@@ -103,20 +103,20 @@ class GeneratorSpec(Generic[G_co]):
 
     @property
     def gives(self) -> type[int | str] | None:
-        """The type of the ids; None if it is not known before the generator is made."""
+        """The type of the ids; None if it is not known before the generator is created."""
         if self.is_own:
             return None
         return str if self.is_text else int
 
     def __str__(self) -> str:
-        """Describe it, for messages."""
+        """Describe the generator for messages."""
         if self.is_own:
             return f"a generator of your own, {self.detail!r}"
         written = "" if self.converter is None else f" and {self.converter!r}"
         return f"{self.kind} with {self.detail}{written}"
 
     def check_agrees(self, name: str, other: GeneratorSpec[Any]) -> None:
-        """Raise `BusyError` if a later caller for the name asks for another generator."""
+        """Raise `BusyError` if a later caller requests another generator under the name."""
         mine, wanted = (
             (each.kind, each.detail, each.converter, each.is_own) for each in (self, other)
         )
@@ -129,11 +129,11 @@ class GeneratorSpec(Generic[G_co]):
         raise BusyError(repr(name), reason=f"is in use as {self}", remedy=remedy)
 
     def without_make(self) -> GeneratorSpec[G_co]:
-        """Return only what callers have to agree on; a provider keeps one for each of its names."""
+        """Return only what callers must agree on; a provider keeps one for each of its names."""
         return replace(self, make=_refuse)
 
     def written(self, converter: IdConverter | None) -> GeneratorSpec[G_co | StringIdGenerator]:
-        """Return the same spec with its ids as text, if there is a converter."""
+        """Return the same spec with ids as text, if there is a converter."""
         if converter is None:
             return self
 
@@ -151,10 +151,10 @@ class GeneratorSpec(Generic[G_co]):
 
 
 def own(source: object, make: Callable[[], G]) -> GeneratorSpec[G]:
-    """Return the spec of a generator that the caller brings.
+    """Return the spec of a caller's own generator.
 
     Args:
-        source: the generator, or the function that makes it; a later caller has to bring the same.
+        source: the generator, or the function that creates it; a later caller must pass the same.
         make: returns the generator, which is not open.
     """
     return GeneratorSpec("", source, lambda _host, _name: make(), is_own=True)
@@ -169,12 +169,12 @@ Given: TypeAlias = Mapping[str, Any]
 
 
 class Kind(Generic[P, G_co]):
-    """A kind of generator: its options, and how it is made.
+    """A kind of generator: its options, and its creation.
 
     Attributes:
         options: the class of its options.
-        name: the name of one for which the caller has none; None if a name is required.
-        doc: what a provider's method for it does.
+        name: the default name; None if a name is required.
+        doc: the description of the provider's method.
     """
 
     __slots__ = ("_spec", "doc", "name", "options")
@@ -191,10 +191,10 @@ class Kind(Generic[P, G_co]):
         self._spec = spec
 
     def __call__(self, *_: P.args, **given: P.kwargs) -> GeneratorSpec[G_co]:
-        """Return the spec of one with these options.
+        """Return the spec of a generator with these options.
 
         Raises:
-            TypeError: an option is missing, or there is none of that name.
+            TypeError: an option is missing, or there is no option with that name.
         """
         check_names(self.options, given)
         return self._spec({**given})
@@ -203,11 +203,11 @@ class Kind(Generic[P, G_co]):
 def kind(
     options: Callable[P, object], name: str | None = None
 ) -> Callable[[Callable[[dict[str, Any]], GeneratorSpec[G]]], Kind[P, G]]:
-    """Declare a kind by the function that returns its spec; its docstring is the method's.
+    """Declare a kind with the function that returns its spec; its docstring becomes the method's.
 
     Args:
         options: the class of its options.
-        name: the name of one for which the caller has none; None if a name is required.
+        name: the default name; None if a name is required.
     """
     return lambda spec: Kind(options, spec, name)
 
@@ -216,13 +216,13 @@ M_co = TypeVar("M_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
-CONVERTER: Final = "    converter: "  # in the words of a kind that takes one
+CONVERTER: Final = "    converter: "  # in the docstring of a kind that takes one
 OF_CONVERTER: Final = "IdConverter | None"
 EITHER: Final = Parameter.POSITIONAL_OR_KEYWORD
 
 
 class KindMethod(Generic[M_co]):
-    """The method of a kind; its name, arguments and words are the kind's, also in ``help()``."""
+    """The method of a kind; it has the kind's name, arguments and docstring, also in ``help()``."""
 
     _takes_batch = False
 
@@ -251,11 +251,11 @@ class KindMethod(Generic[M_co]):
 
     def __call__(
         self,
-        provider: Any,  # noqa: ANN401 - whose method it is
+        provider: Any,  # noqa: ANN401 - the method's object
         /,
-        *args: Any,  # noqa: ANN401 - as its signature says
+        *args: Any,  # noqa: ANN401 - see its signature
         **given: Any,  # noqa: ANN401 - as above
-    ) -> Any:  # noqa: ANN401 - what the provider returns for a spec
+    ) -> Any:  # noqa: ANN401 - the provider's result for a spec
         """Ask the provider for the generator."""
         first = dict(zip(self._first, args, strict=False))
         if len(args) > len(first) or first.keys() & given.keys():
@@ -273,18 +273,18 @@ class KindMethod(Generic[M_co]):
 
     @property
     def __signature__(self) -> Signature:
-        """The arguments, for ``help()``."""
+        """The arguments, shown by ``help()``."""
         before = Parameter("self", EITHER), *self._first.values()
         return Signature([*before, *parameters_of(self._kind.options)])
 
-    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - as the attribute is
-        if name == "__doc__":  # a property of this name would be the class's own
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - depends on the attribute
+        if name == "__doc__":  # a property with this name would belong to the class
             return documented(self._kind.doc, self._kind.options, "")
         return super().__getattribute__(name)
 
 
 class NamedMethod(Protocol[P, R_co, T_co]):
-    """A method of a kind that needs a name."""
+    """A method of a kind that requires a name."""
 
     @overload
     def __call__(self, name: str, *args: P.args, **options: P.kwargs) -> R_co: ...
@@ -296,7 +296,7 @@ class NamedMethod(Protocol[P, R_co, T_co]):
 
 
 class SharedMethod(Protocol[P, R_co, T_co]):
-    """A method of a kind that has a name by default."""
+    """A method of a kind that has a default name."""
 
     @overload
     def __call__(self, name: str = ..., *args: P.args, **options: P.kwargs) -> R_co: ...
@@ -314,15 +314,15 @@ class PlainMethod(Protocol[P, R_co]):
     """A method of a kind that takes no converter."""
 
     def __call__(self, name: str, *args: P.args, **options: P.kwargs) -> R_co:
-        """Return the generator of this name, which the first call creates."""
+        """Return the generator with this name, which the first call creates."""
         ...
 
 
 class TextMethod(Protocol[P, R_co]):
-    """A method of a kind whose ids are text, and that has a name by default."""
+    """A method of a kind whose ids are text, and that has a default name."""
 
     def __call__(self, name: str = ..., *args: P.args, **options: P.kwargs) -> R_co:
-        """Return the generator of this name, which the first call creates."""
+        """Return the generator with this name, which the first call creates."""
         ...
 
 
@@ -330,12 +330,12 @@ Later: TypeAlias = Coroutine[object, object, G]
 
 
 def named(kind: Kind[P, G]) -> KindMethod[NamedMethod[P, Later[G], Later[StringIdGenerator]]]:
-    """Return the method of `IdProvider` for a kind that needs a name; callers await it."""
+    """Return the method of `IdProvider` for a kind that requires a name; callers await it."""
     return KindMethod(kind)
 
 
 def shared(kind: Kind[P, G]) -> KindMethod[SharedMethod[P, Later[G], Later[StringIdGenerator]]]:
-    """Return the method for a kind that has a name by default."""
+    """Return the method for a kind that has a default name."""
     return KindMethod(kind)
 
 
@@ -345,5 +345,5 @@ def plain(kind: Kind[P, G]) -> KindMethod[PlainMethod[P, Later[G]]]:
 
 
 def text(kind: Kind[P, G]) -> KindMethod[TextMethod[P, Later[G]]]:
-    """Return the method for a kind whose ids are text, and that has a name by default."""
+    """Return the method for a kind whose ids are text, and that has a default name."""
     return KindMethod(kind)

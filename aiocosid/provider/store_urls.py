@@ -1,4 +1,4 @@
-"""Which store a URL names; the store's module is imported on first use."""
+"""Maps URLs to stores; a store's module is imported on first use."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ STORES: Final = {
     "striped": ("striped", "StripedStore"),
     "tiered": ("tiered", "TieredStore"),
 }
-"""In `aiocosid.stores`: the module and the class of each scheme."""
+"""The module in `aiocosid.stores` and the class of each scheme."""
 
 FROM_CLIENT: Final = (
-    "a URL such as memory://, or a store that you make from your own client, such as "
+    "must be a URL such as memory://, or a store that you make from your own client, such as "
     "SqlAlchemyStore(engine) of aiocosid.stores.sqlalchemy"
 )
 
 ENGINES: Final = re.compile(r"(mysql|mariadb|postgresql|sqlite)\+[a-z0-9]+")
-"""Schemes with a driver are SQLAlchemy's."""
+"""Schemes with a driver, which are SQLAlchemy's."""
 
 SYSTEMS: Final = {
     "leaf": ("leaf", "LeafStore"),
@@ -73,7 +73,8 @@ SYSTEMS: Final = {
     "twitter": ("twitter", "TwitterStore"),
     "redis-lua": ("redis_lua", "RedisLuaStore"),
 }
-"""In `aiocosid.compat`: other systems' tables and nodes, as ``leaf+mysql://user@host/db``."""
+"""Other systems' tables and nodes in `aiocosid.compat`, for example ``leaf+mysql://user@host/db``.
+"""
 
 TIERED: Final[dict[str, Callable[[str], Any]]] = {
     "root": str,
@@ -83,26 +84,27 @@ TIERED: Final[dict[str, Callable[[str], Any]]] = {
     "pause": float,
     "root_name": str,
 }
-"""The options of a tiered store's URL, and how their text is read."""
+"""The options of a tiered store's URL, and the functions that read their texts."""
 
 
 def store_from_url(url: str, *, instrument: Instrument | None = None) -> Store:
-    """Return the store that a URL names; its module is imported here, and nothing is sent yet.
+    """Return the store that a URL names; imports the store's module, and sends nothing yet.
 
-    `Store.create_schema` makes a SQLite file that is missing; other calls raise `StoreError`.
+    `Store.create_schema` creates a missing SQLite file; other calls raise `StoreError`.
 
     Args:
         url: ``memory://``, ``sqlite:///ids.db``, ``redis://host:6379/0`` (``rediss://`` for TLS,
             ``unix:///path``, ``redis+cluster://a,b,c``, ``redis+sentinel://a,b,c/service/0``),
             ``postgresql://user@host/db``, ``mysql://user@host/db``, ``zookeeper://a,b,c``,
             ``etcd://a,b,c``, ``nats://a,b,c``, ``cosid+http://host:8688``, or an aiocosid server,
-            ``aiocosid+http://a,b`` or ``aiocosid+unix:///path``; with one of
-            SQLAlchemy's drivers, as ``mysql+aiomysql://``, by that.  ``tiered:?root=URL&cache=URL``
-            puts one beneath another (see `aiocosid.stores.tiered`) and
-            ``striped:?store=URL&store=URL`` several beside each other (`aiocosid.stores.striped`);
-            within them URLs are percent-encoded.  Another system's tables are named by the system
-            and the store's URL, as ``leaf+mysql://user@host/leaf``; see `aiocosid.compat`.
-        instrument: receives the events of a store that has some of its own: a tiered one.
+            ``aiocosid+http://a,b`` or ``aiocosid+unix:///path``; a URL with a SQLAlchemy driver,
+            for example ``mysql+aiomysql://``, uses that driver.  ``tiered:?root=URL&cache=URL``
+            puts one store under another (see `aiocosid.stores.tiered`), and
+            ``striped:?store=URL&store=URL`` combines several stores (`aiocosid.stores.striped`);
+            the URLs in them are percent-encoded.  For another system's tables, put the system's
+            name before the store's URL, as in ``leaf+mysql://user@host/leaf``; see
+            `aiocosid.compat`.
+        instrument: receives the events of a store that has its own events, which is a tiered store.
 
     Raises:
         InvalidArgumentError: the URL names no store, or is malformed.
@@ -111,19 +113,18 @@ def store_from_url(url: str, *, instrument: Instrument | None = None) -> Store:
     scheme = str(url).partition(":")[0].lower()
     place = _place_of(scheme)
     if place is None:
-        # Only the scheme: the rest may hold a password, and so may what is no URL at all.
+        # Only the scheme is shown, because the rest, or a text that is not a URL, may contain a
+        # password.
         shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
         _, plus, inner = scheme.partition("+")
         schemes = *STORES, *(f"{each}{plus}{inner}" for each in SYSTEMS)
         near = did_you_mean(f"{scheme}:", (f"{each}:" for each in schemes))
         known = ", ".join(f"{name}:" for name in sorted(STORES))
         systems = ", ".join(f"{name}+" for name in SYSTEMS)
-        expected = f"one that begins with {known}, or, for another system's tables, {systems}"
+        rule = f"must begin with {known} or, for another system's tables, {systems}"
         if shown == "..." and type(url) is not str:
-            raise InvalidArgumentError("url", type(url), expected=FROM_CLIENT)
-        if near:
-            expected = f"one with a known scheme{near}"
-        raise InvalidArgumentError("url", shown, expected=expected)
+            raise InvalidArgumentError("url", type(url), FROM_CLIENT)
+        raise InvalidArgumentError("url", shown, f"has no known scheme{near}" if near else rule)
     if scheme == "tiered":
         return _tiered(url, instrument)
     more = {"store_from_url": store_from_url} if scheme == "striped" else {}
@@ -138,9 +139,9 @@ def open_tiered(
     root_url: str | None,
     **options: Any,  # noqa: ANN401 - TieredStore's
 ) -> Store:
-    """Return a tiered store on two others; without a ``root_name`` its URL tells the root apart.
+    """Return a tiered store on two others; without a ``root_name``, the URL identifies the root.
 
-    A root without a URL has to have a name, unless it says itself which one it is.
+    A root without a URL must have a name, unless it can identify itself.
 
     Raises:
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
@@ -153,7 +154,7 @@ def open_tiered(
 
 
 def _place_of(scheme: str) -> tuple[str, str] | None:
-    """Return the module and the name of the class that a scheme stands for, if there is one."""
+    """Return the module and the name of the class for a scheme; None if there is none."""
     if scheme in STORES:
         module, name = STORES[scheme]
         return f"stores.{module}", name
@@ -171,8 +172,8 @@ def _class_at(module: str, name: str) -> Any:  # noqa: ANN401 - the class of a s
 
 
 def _tiered(url: str, instrument: Instrument | None) -> Store:
-    expected = f"tiered:?root=URL&cache=URL, percent-encoded; options are {', '.join(TIERED)}"
-    _, read = read_parts(url, "tiered", TIERED, needs={"root", "cache"}, expected=expected)
+    form = f"tiered:?root=URL&cache=URL, percent-encoded, with options {', '.join(TIERED)}"
+    _, read = read_parts(url, "tiered", TIERED, needs={"root", "cache"}, form=form)
     root_url = read.pop("root")
     root, cache = store_from_url(root_url), store_from_url(read.pop("cache"))
     return open_tiered(

@@ -1,4 +1,4 @@
-"""Ids from ranges that are reserved in a store."""
+"""Ids from ranges (segments) that are reserved in a store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = (
     "WithGroup",
 )
 
-if not TYPE_CHECKING:  # else every name would be one of ours
+if not TYPE_CHECKING:  # for a type checker, a module `__getattr__` would make every name valid
     __getattr__, __dir__ = later(
         __name__,
         {

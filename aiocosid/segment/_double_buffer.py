@@ -1,8 +1,8 @@
 """How much Leaf's double buffer loads, and when.  Pure.
 
-Two segments, the one in use and the next.  The next is loaded when a tenth of the one in use is
-gone, so there is one load under way and one segment ahead at most.  How long a segment lasted
-decides how long the next one is.
+There are two segments: the one in use and the next one.  The next is loaded when a tenth of the one
+in use is gone, so at most one load is under way and at most one segment is ahead.  The size of the
+next segment depends on how long the last one lasted.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .pace import Pace
 __all__ = ("DoubleBuffer",)
 
 UNKNOWN: Final = 2
-"""Loads with the row's step, before it is known how long a segment lasts."""
+"""Loads that use the row's step, before it is known how long a segment lasts."""
 
 
 class DoubleBuffer(Pace):
-    """A pace whose step changes: ids of the next segment, by how long the last one lasted.
+    """A pace whose step changes: the next segment is sized by how long the last one lasted.
 
     Attributes:
-        least: the row's step, below which no segment is.
+        least: the row's step; no segment is smaller.
     """
 
     __slots__ = (
@@ -56,29 +56,29 @@ class DoubleBuffer(Pace):
 
     @property
     def target(self) -> int:
-        """Ids ahead; with fewer the next segment is loaded."""
+        """Ids ahead; the next segment is loaded when fewer are left."""
         return self._target
 
     def missing(self, remaining: int, wanted: int) -> int:
         """Return 1 if the next segment is due, more if callers wait for more than it holds.
 
-        Leaf fails those instead ("both segments not ready", -3).
+        Leaf fails such callers instead ("both segments not ready", -3).
         """
         ahead = remaining - wanted
         return max(1, -(ahead // self.step)) if ahead < self._target else 0
 
     def piece(self, remaining: int, short: int) -> int:  # noqa: ARG002 - the threshold is exact
-        """Return how many ids to hand out until the next look: to the one that makes it due."""
+        """Return how many ids to hand out before the next check: until a load is due."""
         until_due = remaining - self._target + 1
-        # What is due and did not come is looked for again and again.
+        # A load that is due and has not arrived is checked for repeatedly.
         return until_due if until_due > 0 else (remaining + 1) // 2
 
     def asked_for(self, n: int) -> bool:  # noqa: ARG002 - by time
-        """Return False, as `landed`."""
+        """Return False: the distance never grows with the size of a batch."""
         return False
 
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:  # noqa: ARG002 - by time
-        """Return False: there is one segment ahead, whatever happens."""
+        """Return False: exactly one segment is kept ahead, whatever the demand."""
         return False
 
     def plan(self, now: float, rate: float, space: int) -> None:  # noqa: ARG002 - by time alone
@@ -94,12 +94,12 @@ class DoubleBuffer(Pace):
         return max(step, self.least)
 
     def keep_to(self, least: int) -> None:
-        """Take note of the row's step, and raise the one that was planned to it."""
+        """Record the row's step, and raise the planned step to it."""
         self.least = least
         self.step = max(self.step, least)
 
     def loaded(self, count: int, now: float) -> None:
-        """Take note of a segment that has landed, of ``count`` ids."""
+        """Record the arrival of a segment of ``count`` ids."""
         self._loads += 1
         self._last, self._loaded_at = self.step, now
         self._target = max(1, ceil(count * (1 - self._prefetch_at)))

@@ -19,13 +19,13 @@ __all__ = ("GroupBy",)
 Period: TypeAlias = Literal["year", "month", "day"]
 
 SAMPLE: Final = tuple(datetime(2027, 1, 1) + timedelta(days) for days in range(365 + 366))  # noqa: DTZ001 - local
-"""Every day of two years, one of them a leap year: two periods with one text are found here."""
+"""Every day of two years, one a leap year: enough to find two periods with the same text."""
 
 
 class GroupBy:
-    """Says which group an id belongs to: each group has a counter of its own.
+    """Says which group an id belongs to: each group has its own counter.
 
-    The keys of dates are CosId's, so that Java nodes count on the same counters.
+    Date keys are formatted as CosId formats them, so Java nodes use the same counters.
     """
 
     __slots__ = ("_function", "_pattern", "_period", "_zone")
@@ -39,8 +39,8 @@ class GroupBy:
     ) -> None:
         """Use `year`, `month`, `day` or `key`."""
         if function is not None and not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
-            expected = "a function that returns a text"  # type: ignore[unreachable]  # a user's mistake
-            raise InvalidArgumentError("function", function, expected=expected)
+            rule = "must be a function that returns a text"  # type: ignore[unreachable]  # a user's mistake
+            raise InvalidArgumentError("function", function, rule)
         self._period = period
         self._pattern = pattern
         self._zone = zone
@@ -79,17 +79,17 @@ class GroupBy:
         """Group by day.
 
         Args:
-            zone: the time zone of the day: a tzinfo, ``"UTC"``, an offset as ``"+08:00"``, or a
-                name.  All processes on one counter have to use the same one.
-            pattern: how the key is written, in Java's letters.  With ``yy`` keys come again after a
-                hundred years, and then their counters continue.
-            within: returns a second key, such as a shop's, which stands in front:
+            zone: the time zone of the day: a tzinfo, ``"UTC"``, an offset such as ``"+08:00"``, or
+                a name.  All processes on one counter must use the same zone.
+            pattern: how the key is written, in Java's letters.  With ``yy`` keys repeat after a
+                hundred years, and their counters then continue.
+            within: returns a second key, such as a shop's, which is put in front:
                 ``shop-7-20260116``; see `key`.
 
         Raises:
             InvalidArgumentError: there is no such zone; the pattern gives two periods the same
-                key, so that the counter would run on instead of restarting; or it changes within
-                a period; or, with ``within``, its texts differ in length.
+                key, so that the counter would continue instead of restarting; the pattern's text
+                changes within a period; or, with ``within``, its texts differ in length.
         """
         return cls._by_date("day", pattern, zone, within)
 
@@ -98,9 +98,9 @@ class GroupBy:
         """Group by any key.
 
         Args:
-            function: returns the key of the present call; not empty, without NUL.  It is called for
-                each id or batch, in the task of the caller, so you may pass a context variable's
-                ``get``.  The call raises what the function raises.
+            function: returns the key for the current call; not empty, without NUL.  It is called
+                for each id or batch, in the task of the caller, so you may pass a context
+                variable's ``get``.  If the function raises, the call raises the same exception.
         """
         return cls(None, None, None, function)
 
@@ -111,13 +111,13 @@ class GroupBy:
         checked = DatePattern(pattern)
         _check_pattern(period, checked)
         if within is not None and checked.width is None:
-            expected = "of one width, as with MM and dd; else two keys may make the same one"
-            raise InvalidArgumentError("pattern", pattern, expected=expected)
+            rule = "must have one width, as with MM and dd: else two keys may have the same text"
+            raise InvalidArgumentError("pattern", pattern, rule)
         return cls(period, checked, resolve_zone(zone), within)
 
     @property
     def is_by_date_alone(self) -> bool:
-        """Whether the clock alone decides."""
+        """Whether the clock alone decides the group."""
         return self._function is None
 
     @property
@@ -126,7 +126,7 @@ class GroupBy:
         return self._pattern is not None and self._pattern.width is not None
 
     def key_at(self, now_ms: int) -> str:
-        """Return the key of a call that is made at a unix time in milliseconds.
+        """Return the key of a call made at a unix time in milliseconds.
 
         Raises:
             InvalidArgumentError: the function returned no text, an empty one, or one with NUL.
@@ -134,18 +134,19 @@ class GroupBy:
         return self.key_in(self.period_at(now_ms))
 
     def period_at(self, now_ms: int) -> str:
-        """Return the text of the period that a unix time in milliseconds lies in.
+        """Return the text of the period that contains a unix time in milliseconds.
 
-        It changes with a full second of UTC only.  Empty without dates.
+        It changes only at a full second of UTC.  It is empty if the group is not a date.
         """
         if self._pattern is None or self._zone is None:
             return ""
         return self._pattern.format(moment_of(now_ms, self._zone))
 
     def last_second(self, now_ms: int) -> int | None:
-        """Return the last second of the period of a unix time in milliseconds; None without dates.
+        """Return the last second of the period that contains a time; None if groups have no dates.
 
-        It is the second that CosId's groups end with, as unix time.
+        The argument is a unix time in milliseconds, the result one in seconds.  CosId's groups end
+        with the same second.
         """
         if self._zone is None:
             return None
@@ -157,7 +158,7 @@ class GroupBy:
         return int(local.replace(fold=0).timestamp())
 
     def key_in(self, period: str) -> str:
-        """Return the key of the call that is being made, in a period that `period_at` returned.
+        """Return the key of the current call, in a period that `period_at` returned.
 
         Raises:
             InvalidArgumentError: as `key_at`.
@@ -173,7 +174,7 @@ class GroupBy:
         return self._period, pattern, self._zone, self._function
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both group alike: the same period, pattern, zone and function."""
+        """Tell whether both group alike: they have the same period, pattern, zone and function."""
         return self._parts() == other._parts() if isinstance(other, GroupBy) else NotImplemented
 
     def __hash__(self) -> int:
@@ -191,19 +192,19 @@ class GroupBy:
 
 
 def _check_pattern(period: Period, pattern: DatePattern) -> None:
-    """Raise unless each period has one text, and no other period has the same."""
+    """Raise unless each period has exactly one text, which no other period shares."""
     finer = UNITS[UNITS.index(period) + 1 :]
     if pattern.finest in finer:
-        expected = f"without fields shorter than a {period}, within which its text would change"
-        raise InvalidArgumentError("pattern", pattern.pattern, expected=expected)
+        rule = f"must have no field shorter than a {period}, within which its text would change"
+        raise InvalidArgumentError("pattern", pattern.pattern, rule)
     periods: dict[str, date] = {}
     for first in SAMPLE:
         if (period == "year" and first.month > 1) or (period != "day" and first.day > 1):
             continue
         other = periods.setdefault(pattern.format(first), first)
         if other is not first:
-            expected = (
-                f"one that tells all {period}s apart: {other:%Y-%m-%d} and {first:%Y-%m-%d} have "
-                "the same text, and the counter would run on instead of restarting"
+            rule = (
+                f"must tell all {period}s apart: {other:%Y-%m-%d} and {first:%Y-%m-%d} have the "
+                "same text, and the counter would run on instead of restarting"
             )
-            raise InvalidArgumentError("pattern", pattern.pattern, expected=expected)
+            raise InvalidArgumentError("pattern", pattern.pattern, rule)

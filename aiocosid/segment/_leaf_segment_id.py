@@ -17,27 +17,27 @@ __all__ = ("LeafSegmentId", "RowStepped")
 
 @runtime_checkable
 class RowStepped(Protocol):
-    """A distributor whose counter has a step of its own in the store, as a row of Leaf's."""
+    """A distributor whose counter stores a step of its own, such as a row of Leaf's table."""
 
     async def row_step(self) -> int:
-        """Return the step that lies in the store now, at least 1.
+        """Return the step that the store has now, at least 1.
 
         Raises:
-            StoreError: the store refuses or cannot be reached, or holds no such number.
+            StoreError: the store refuses, cannot be reached, or has no valid step.
         """
         raise NotImplementedError
 
 
 class LeafSegmentId(SegmentGenerator):
-    """Ids from two segments, as Leaf does it: the next is loaded while the first is in use.
+    """Ids from two segments, as in Leaf: the next is loaded while the first is in use.
 
-    The segments become longer while they last for less than a quarter of an hour, and shorter again
-    when they last for more than half an hour; they are never below the distributor's step, or the
-    one of its row, which is read anew for each, as long as the counter has room for it.  If no
-    segment is ready, Leaf answers -3; here callers wait, and the next load brings as many segments
-    as they need.
+    Segments grow while they last for less than a quarter of an hour, and shrink again when they
+    last for more than half an hour.  They are never smaller than the distributor's step.  If the
+    counter's row has a step, that one counts instead; it is read before each load, and applies
+    as long as the counter has that many ids left.  If no segment is ready, Leaf answers -3; here
+    callers wait, and the next load brings as many segments as they need.
 
-    Use it if you come from Leaf and want its segment sizes; with `SegmentChainId` callers wait
+    Use it if you come from Leaf and want its segment sizes.  With `SegmentChainId` callers wait
     less.
     """
 
@@ -48,9 +48,9 @@ class LeafSegmentId(SegmentGenerator):
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            distributor: asks the store; closing closes what the distributor opened itself.  A
-                `RowStepped` distributor is asked for the row's step before each segment, and its
-                own step is not used.
+            distributor: calls the store; closing the generator closes whatever the distributor
+                opened itself.  A `RowStepped` distributor is asked for the row's step before each
+                segment, and its own step is not used.
             options: the keyword arguments: see `LeafSegmentOptions`.
 
         Raises:
@@ -58,7 +58,7 @@ class LeafSegmentId(SegmentGenerator):
         """
         row_step = distributor.row_step if isinstance(distributor, RowStepped) else None
         pace = DoubleBuffer(
-            # Of a row whatever it says when it is read, and never less than one.
+            # A row's step is unknown until it is read, and is at least 1.
             step=distributor.step if row_step is None else 1,
             prefetch_at=options.prefetch_at,
             segment_duration=options.segment_duration,

@@ -1,7 +1,7 @@
-"""One opening of a segment generator: what is in hand, who waits, and how far ahead to buy.
+"""One opening of a segment generator: buffered ids, waiting callers, and how far to fetch ahead.
 
-Made when the generator is opened and thrown away when it is closed: a task or a caller that is left
-over from an earlier opening finds its own one, which is over.
+It is created when the generator is opened and discarded when it is closed.  A task or a caller of
+an earlier opening keeps its old, closed opening and never touches the new one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..errors import (
     StoreRolledBackError,
     WouldBlock,
 )
-from ._supply import FLIGHT, Demand, Expiry, Stock, Supply
+from ._supply import FETCH, Demand, Expiry, Stock, Supply
 from .chain import FOREVER, IdsInHand
 
 if TYPE_CHECKING:
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 __all__ = ("SegmentOpening",)
 
 
-SHORT_PIECE: Final = 1000  # ids between two turns for the loop while the chain is too short
-LONG_PIECE: Final = STRETCH  # ids between two turns at most, about a millisecond
+SHORT_PIECE: Final = 1000  # ids between two loop turns while too few are buffered
+LONG_PIECE: Final = STRETCH  # most ids between two loop turns, about a millisecond
 
 
 class SegmentOpening:
-    """Serves the callers of one opening from the ids in hand, and orders what is missing.
+    """Serves the callers of one opening from buffered ids, and fetches what is missing.
 
-    It does not hold its generator, which takes from the hand, and none of its parts holds it.
+    Neither it nor any of its parts refers to the generator, which takes ids from `hand` itself.
 
     Attributes:
         label: names the generator in messages.
-        life: ends with the opening, and tells the generator.
-        options: the generator's.
-        pace: how far ahead to buy.
-        hand: the ids in hand.
-        stock: counts them.
-        callers: those who want ids.
-        line: those of them who wait.
-        demand: what they take and find.
-        supply: the calls to the store.
+        life: the state of this opening; ends with it, and then informs the generator.
+        options: the generator's options.
+        pace: how far to fetch ahead.
+        hand: the buffered ids.
+        stock: counts the ids that come and go.
+        callers: wakes waiting callers and spreads their work over loop turns.
+        line: the queue of waiting callers.
+        demand: measures what callers take, and how often they find no id.
+        supply: calls the store.
         is_replaced: whether a later opening has begun, in a forked child or on another loop.
     """
 
@@ -77,7 +77,7 @@ class SegmentOpening:
         pace: Pace,
         row_step: Callable[[], Awaitable[int]] | None,
     ) -> None:
-        """Begin; ``before`` is the generator's last opening."""
+        """Start an opening; ``before`` is the generator's previous one."""
         self.life: OpenState = OpenState(
             home,
             None if before is None else before.life,
@@ -95,7 +95,7 @@ class SegmentOpening:
         self.demand = Demand(self.stock, self.line, pace, options.quiet_seconds)
         self.supply = Supply(self.stock, distributor, options, pace, row_step)
         self._expiry = Expiry(self.stock)
-        self._gives_up_later = False  # closed in the middle of a step
+        self._gives_up_later = False  # whether it was closed in the middle of a step
         self.is_replaced = False
         if before is not None:
             before.is_replaced = True
@@ -103,49 +103,49 @@ class SegmentOpening:
     # The boundary of a piece.
 
     async def cross(self) -> None:
-        """Give the loop a turn if one is due, and put the next piece in hand.
+        """Let the loop run if a turn is due, and expose the next piece of ids.
 
-        An ``await`` that does not suspend never lets the loop run.  A consumer in a tight loop
-        would keep the prefetcher from the reply that it waits for itself.
+        An ``await`` that does not suspend never lets the loop run.  So a consumer in a tight loop
+        would block the prefetch task whose reply it is waiting for.
         """
-        while self.hand.busy:  # begun by an instrument, as an eager task
+        while self.hand.busy:  # an instrument started this call in mid-step, as an eager task
             await checkpoint()
             self.life.check()
         if self.pace.keeps_none and not self.hand.ahead and not self.supply.at_once:
-            return  # there is nothing to put in hand: the caller orders when it lines up
+            return  # there is no piece to expose: the caller starts a fetch when it lines up
         if not self.hand.left:
             self.pace.note(self.hand.chain.remaining, self.life.clock.monotonic())
             if not self.supply.at_once:
-                self.request_missing()  # before the turn, so that it is on its way meanwhile
+                self.request_missing()  # before the loop turn, so that the call is sent during it
         again = False
         while self._is_turn_spent():
             if self.supply.at_once and self.pace.target < LONG_PIECE:
-                # The whole distance, several times over, before the loop had a turn: hunger,
-                # although a store in this process has hidden it.
+                # Callers took the whole distance several times within one loop turn.  That counts
+                # as starvation, although a store in this process answers too fast to show it.
                 self.demand.find_dry(waiting=False)
             if await self.callers.turns.wait(self._is_turn_spent, again=again):
-                self.stock.since_turn = self.hand.left  # put in hand meanwhile, and for this turn
+                self.stock.since_turn = self.hand.left  # exposed during the wait, for this turn
             self.life.check()
             again = True
         self._refill()
 
     def _is_turn_spent(self) -> bool:
-        """Tell whether the next piece has to wait for a turn of the loop."""
+        """Tell whether the next piece must wait for a loop turn."""
         if self.hand.left:
             return False
         if self.supply.at_once:
             return self.stock.since_turn >= LONG_PIECE
         remaining = self.hand.chain.remaining
         limit = SHORT_PIECE if remaining < self.pace.target else LONG_PIECE
-        # With none left the caller has to wait for the store, which is a turn and more.
+        # With none left the caller must wait for the store anyway, which takes a turn or more.
         return self.stock.since_turn >= limit and remaining > 0
 
     def cross_now(self) -> None:
-        """Put the next piece in hand, for a caller that cannot wait for a turn; order if it is dry.
+        """Expose the next piece for a caller that cannot wait; start a fetch if there is none.
 
         Raises:
             IdOverflowError: there are no more ids.
-            WouldBlock: in the middle of a step.
+            WouldBlock: another step is under way.
         """
         if self.hand.busy:
             raise WouldBlock
@@ -161,7 +161,7 @@ class SegmentOpening:
 
     @atomic_step
     def _refill(self) -> None:
-        """Put the next piece in hand if the last one is used up, and order what is missing."""
+        """Expose the next piece if the last one is used up, and fetch what is missing."""
         if self.options.lifetime != FOREVER:
             self._expiry.drop_old()
         if not self.hand.left:
@@ -169,15 +169,15 @@ class SegmentOpening:
             self._install()
 
     def _install(self) -> None:
-        """Put the next piece in hand if there is none and nobody waits."""
+        """Expose the next piece if there is none and no caller waits."""
         chain = self.hand.chain
         if self.pace.keeps_none:
-            # What a caller that gave up leaves behind was fetched before the next caller asked.
+            # Discard these ids: they were fetched before the next caller asked.
             self.stock.discard(chain.clear(), "out_of_order")
             return
         if self.hand.left or self.line:
             return
-        # What this turn has left; callers that find it spent wait for the next one.
+        # The rest of this turn's quota.  Callers past it wait for the next turn.
         size = LONG_PIECE - self.stock.since_turn
         if self.pace.distance and not self.supply.at_once:
             size = min(size, self.pace.piece(chain.remaining, SHORT_PIECE))
@@ -191,7 +191,7 @@ class SegmentOpening:
 
     @atomic_step
     def take_now(self, n: int) -> list[range] | None:
-        """Take ``n`` ids if there are so many and nobody waits for them."""
+        """Take ``n`` ids if that many are buffered and no caller waits for them."""
         if self.line or self.hand.ahead < n:
             return None
         pieces = self.stock.take(n)
@@ -202,30 +202,30 @@ class SegmentOpening:
     # Waiting.
 
     async def wait_for_first(self) -> None:
-        """Wait for the first segment, if opening has to bring one."""
+        """Wait for the first segment, unless ids are fetched only on request."""
         if self.pace.keeps_none:
             self.request_missing()  # for callers that have lined up meanwhile
         else:
             await self.callers.wait_for_first(self)
 
     async def line_up(self, waiter: Waiter) -> None:
-        """Put a caller in line, and see that ids come; one that is served at once yields."""
+        """Queue a caller, and make sure that ids come; a caller that is served at once yields."""
         self._line_up(waiter)
         if waiter.is_done and waiter.n and self.stock.since_turn >= LONG_PIECE:
-            self.stock.since_turn = self.hand.left + waiter.n  # all of it is for the next turn
+            self.stock.since_turn = self.hand.left + waiter.n  # all of it counts for the next turn
             await self.callers.turns.wait(self._is_turn_spent)
 
     @atomic_step
     def time_out(self) -> None:
-        """Fail the first in line, whose time is up."""
+        """Fail the first caller in line, whose wait has timed out."""
         self.life.emit(WaitTimedOut, waited=self.options.wait_timeout)
         self.line.fail_first(self.supply.no_segment(self.options.wait_timeout))
-        self._serve()  # there may be enough for the callers behind it
+        self._serve()  # there may be enough ids for the callers behind it
 
     @atomic_step
     def _line_up(self, waiter: Waiter) -> None:
         waiter.sent = self.supply.sent
-        self.life.check()  # a store in this process may have ended us a moment ago
+        self.life.check()  # a store in this process may have ended this opening a moment ago
         in_hand = self.hand.ahead
         wanted = waiter.n or 1
         if self.supply.used_up and in_hand < wanted:
@@ -236,7 +236,7 @@ class SegmentOpening:
             raise self.supply.no_segment(reason=reason, remedy=remedy)
         self.line.add(waiter)
         if in_hand >= wanted:
-            self._serve()  # a signal handler has had them brought a moment ago
+            self._serve()  # a signal handler has fetched them a moment ago
         elif in_hand == 0 and waiter.n:
             self.demand.find_dry(waiting=True)
         self.demand.expect(waiter.n)
@@ -244,24 +244,24 @@ class SegmentOpening:
             self.request_missing()
 
     def drop(self, count: int) -> None:
-        """Give up ids that were delivered to a caller in the turn in which it was cancelled."""
+        """Discard ids delivered to a caller that was cancelled in the same loop turn."""
         if not self.is_replaced:
             self.stock.discard(count, "cancelled")
 
     @atomic_step
     def step_out(self, waiter: Waiter) -> None:
-        """Let a caller leave that has got nothing."""
+        """Remove a waiting caller that has received nothing."""
         held_up = self.line.is_first(waiter)
         self.line.discard(waiter)
         if held_up and not self.is_replaced:
-            self._serve()  # there may be enough for the callers behind it
+            self._serve()  # there may be enough ids for the callers behind it
 
     def _serve(self) -> None:
-        """Serve whom the ids in hand can serve; what is left over goes in hand if nobody waits."""
+        """Serve as many callers as possible; expose the rest if none is left waiting."""
         line, supply = self.line, self.supply
         if line:
             if self.options.lifetime != FOREVER:
-                self._expiry.drop_old()  # what was fresh when they began to wait
+                self._expiry.drop_old()  # some ids were fresh when these callers began to wait
             sent = self.stock.oldest if self.pace.keeps_none else None
             line.serve(self.hand.ahead, self.stock.take, sent)
             if supply.used_up and line:
@@ -269,14 +269,15 @@ class SegmentOpening:
         if not line:
             self._install()
         elif self.pace.keeps_none and line.first.sent >= self.stock.oldest:
-            # They asked after the call was sent, and the caller that it was sent for has left.
+            # The remaining callers asked after the call was sent.  The caller that it was sent
+            # for has left.
             self.stock.discard(self.hand.chain.clear(), "out_of_order")
 
-    # Ordering.
+    # Fetching.
 
     @atomic_step
     def request_missing(self, at_least: int = 0) -> None:
-        """See that a fetch is under way if segments are missing.  Quick, and never waits.
+        """Make sure that a fetch is under way if segments are missing.  Quick, and never waits.
 
         Args:
             at_least: segments to ask for if none is missing.
@@ -287,51 +288,51 @@ class SegmentOpening:
             self.demand.start_fetch()
             reply = supply.ask_now(segments)
             if reply is None:
-                supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
+                supply.calls.start(FETCH, self._run_fetch, segments, task="prefetch")
                 return
             if not self._take_in(reply):
                 if self.line and isinstance(reply.answer, CosIdError):
-                    # A fetch goes on asking.
-                    supply.calls.start(FLIGHT, self._fly, segments, task="prefetch")
+                    # A store in this process has failed; a fetch keeps trying.
+                    supply.calls.start(FETCH, self._run_fetch, segments, task="prefetch")
                 return
 
     def _missing(self, at_least: int = 0) -> int:
-        """Count the segments to buy now."""
+        """Count the segments to fetch now."""
         supply, pace, wanted = self.supply, self.pace, self.line.wanted
         if self.life.ended is not None or supply.used_up:
             return 0
         self.demand.plan(self.options.max_id - (supply.last_max_id or 0))
         ahead = self.hand.ahead
         if supply.at_once and ahead > wanted:
-            return 0  # it can be asked when the last id is gone: fewer, longer segments
+            return 0  # it can be called when the last id is gone, so segments are fewer and longer
         segments = pace.missing(ahead, wanted) or at_least
         if segments == 0 and self.line:
-            return 1  # somebody waits for anything at all
+            return 1  # a caller waits for any id at all
         return min(segments, max(1, supply.most // pace.step))
 
-    async def _fly(self, segments: int) -> None:
+    async def _run_fetch(self, segments: int) -> None:
         """Fetch until nothing is missing; `request_missing` starts the next fetch."""
         life, supply, stock = self.life, self.supply, self.stock
         try:
             if self.pace.keeps_none:
-                segments = self._missing()  # callers that have come since share this call
+                segments = self._missing()  # callers that came since then share this call
             while segments and not life.has_ended():
                 demand = stock.handed_out
                 self.demand.start_fetch()
                 reply = await supply.fetch(segments)
-                # What comes after the end is a gap.
+                # Ids that arrive after the end are a gap.
                 if not (life.has_ended() or self._take_in(reply) or life.has_ended()):
                     await supply.back_off()
-                    # No id was taken meanwhile: the next caller starts another fetch.
+                    # No id was taken during the pause: the next caller starts another fetch.
                     if not self.line and stock.handed_out == demand:
                         break
                 segments = self._missing()
         finally:
-            supply.calls.end(FLIGHT)
+            supply.calls.end(FETCH)
 
     @atomic_step
     def _take_in(self, reply: Reply) -> bool:
-        """Link what came, or take note of the failure; tell whether to go on without a pause."""
+        """Add the ids of a reply, or record its failure; return whether to go on at once."""
         found = self.supply.judge(reply)
         if isinstance(found, CosIdError):
             return self._fail(found, reply)
@@ -347,7 +348,7 @@ class SegmentOpening:
         supply.note_segment(last)
         self.hand.floor = last.max_id
         left_out = self.stock.link(fetched, supply.sent, self.options.max_id)
-        # Told from here on, when the state is whole.
+        # Events are sent only now, when the state is consistent.
         if pace.distance > distance:
             demand.tell_growth(distance)
         self.stock.discard(left_out, "limit")
@@ -357,7 +358,7 @@ class SegmentOpening:
         self._serve()
 
     def _fail(self, error: CosIdError, reply: Reply) -> bool:
-        """Decide which callers are told of a failure."""
+        """Decide which callers get an error after a failed call."""
         supply = self.supply
         if isinstance(error, IdOverflowError):
             supply.note_overflow()
@@ -377,15 +378,15 @@ class SegmentOpening:
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether closing has to wait for its end."""
+        """Whether closing must wait for something that is under way."""
         return self.hand.busy or self._gives_up_later or self.supply.is_under_way
 
     def stop(self, reason: CosIdError) -> None:
-        """End it: fail the callers, and give up what is in hand."""
+        """End the opening: fail the callers, and discard the buffered ids."""
         self.life.end(reason)
         if isinstance(reason, ClosedError) and self.hand.busy:
-            # By a signal handler or an instrument, and the step counts on what it has counted.
-            # `drain` does it after that.
+            # A signal handler or an instrument has closed it in the middle of a step, which still
+            # relies on its counts.  `drain` discards the ids after that step.
             self._gives_up_later = True
         else:
             self._give_up(reason)
@@ -397,17 +398,17 @@ class SegmentOpening:
         self._gives_up_later = False
         dropped = self.hand.clear()
         if isinstance(reason, ForkedError):
-            return  # nobody in this process waits, and the parent's loop is not ours to touch
+            return  # this process has no waiters, and the loop belongs to the parent
         self.stock.discard(dropped, "closed")
         self.line.fail(reason.again)
         self.life.wake()
 
     async def drain(self) -> None:
-        """Give up what is left, and wait for the fetch."""
-        while self.hand.busy:  # closed in the middle of a step, and run at once as an eager task
+        """Discard what is left, and wait for the fetch to end."""
+        while self.hand.busy:  # closed in the middle of a step, by an eager task
             await checkpoint()
         reason = self.life.ended
         if reason is not None:
-            # What the step has left, or has brought after it was closed just before.
+            # Ids that the interrupted step left, or added after the close.
             self._give_up(reason)
         await self.supply.calls.drain()

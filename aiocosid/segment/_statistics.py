@@ -1,4 +1,4 @@
-"""What a segment generator can say about itself.  Pure."""
+"""A snapshot of a segment generator.  Pure."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ class SegmentStatistics(Statistics):
 
     Attributes:
         step: ids per segment; for a `LeafSegmentId` the ids of the next segment.
-        head_sequence: the id before the next one to be handed out; None before the first fetch.
+        head_sequence: the id before the next one that is handed out; None before the first fetch.
         head_offset: the id before the first one of the segment in use; None before the first fetch.
         head_max_id: the last id of the segment in use; None before the first fetch.
-        fetch_time: when that segment was fetched, unix time in whole seconds as CosId has it; None
+        fetch_time: when that segment was fetched, unix time in whole seconds as in CosId; None
             before the first fetch.
         is_expired: whether that segment is older than the ttl.
         max_id: the last id reserved so far; None before the first fetch.
-        remaining: ids in hand, reserved and not yet handed out.
+        remaining: buffered ids: reserved and not yet handed out.
         safe_distance: segments kept ahead at rest.
         prefetch_distance: segments kept ahead now.
         starvations: how often a caller found the chain empty.
-        waits: callers that had to wait, several in one starvation.
+        waits: callers that had to wait; one starvation can make several wait.
         waiting: callers that wait now.
         fetches: calls to the store that brought ids.
         failures: calls to the store that failed.
         ids_fetched: ids reserved in the store.
         ids_handed_out: ids given to callers.
-        ids_discarded: ids that no caller gets: they expired, their caller was cancelled, the
-            generator was closed, or they are above the limit.
-        rate: ids a second that callers took lately.
-        seconds_left: how long the ids in hand last at that rate; None when nobody takes any.
+        ids_discarded: ids that no caller gets, because they expired, their caller was cancelled,
+            the generator was closed, or they are above the limit.
+        rate: ids per second that callers took lately.
+        seconds_left: how long the buffered ids last at that rate; None while none are taken.
         last_error: the store's latest error; None after a fetch that succeeded.
         ended: why it hands out no more ids: it is not open, the store lost writes, or the ids are
             used up; None while it serves.
-        endurance: seconds that the ids in hand should last while the store is down; 0 without such
-            a reserve.
+        endurance: seconds that the buffered ids should last while the store is down; 0 without
+            such a reserve.
         distributor: the distributor's own statistics; None if it has none.
     """
 
@@ -77,12 +77,12 @@ class SegmentStatistics(Statistics):
     distributor: object | None = None
 
     def as_tree(self) -> dict[str, object]:
-        """Return the snapshot as CosId's actuator shows a segment, and then further keys.
+        """Return the snapshot as CosId's actuator shows a segment, followed by further keys.
 
-        As long as there is no segment, the values are CosId's for that case: ids of -1, a step of
-        0, overflow.
+        While there is no segment, the values are CosId's for that case: ids of -1, a step of 0,
+        overflow.
         """
-        ours = Statistics.as_tree(self)  # super() finds no dataclass with slots
+        ours = Statistics.as_tree(self)  # super() does not work in a dataclass with slots
         taken = ("kind", "headSequence", "headOffset", "headMaxId", "fetchTime", "isExpired")
         for key in taken:
             del ours[key]
@@ -95,7 +95,7 @@ class SegmentStatistics(Statistics):
         offset, max_id, sequence = self.head_offset, self.head_max_id, self.head_sequence
         if offset is None or max_id is None or sequence is None:
             offset = max_id = sequence = NO_SEGMENT
-        sequence = min(sequence, max_id)  # closed: what came after the segment is given up
+        sequence = min(sequence, max_id)  # after closing, later segments were discarded
         is_overflow = sequence >= max_id
         return {
             "fetchTime": self.fetch_time or 0,
@@ -110,7 +110,7 @@ class SegmentStatistics(Statistics):
 
 
 def picture_of(opening: SegmentOpening, kind: str) -> SegmentStatistics:
-    """Return a picture of an opening; cheap, and never waits."""
+    """Return a snapshot of an opening; cheap, and never waits."""
     life, stock, hand, supply = opening.life, opening.stock, opening.hand, opening.supply
     demand, pace, distributor = opening.demand, opening.pace, supply.distributor
     handed_out, now = stock.handed_out, life.clock.monotonic()

@@ -1,6 +1,6 @@
-"""The ids of one opening: how many there were, how fast they are taken, and what the store gives.
+"""The ids of one opening: their counts, how fast they are taken, and the calls to the store.
 
-The store is called by one task at a time, which no caller owns.
+One task at a time calls the store.  It belongs to no caller.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     from .options import SegmentOptions
     from .pace import Pace
 
-__all__ = ("FLIGHT", "Demand", "Expiry", "Reply", "Stock", "Supply")
+__all__ = ("FETCH", "Demand", "Expiry", "Reply", "Stock", "Supply")
 
 logger = logging.getLogger("aiocosid")
 
-FLIGHT: Final = 0  # the key of the one task that calls
-BACKOFF_SHARE: Final = 0.2  # of wait_timeout: a caller that lines up during a pause sees an attempt
+FETCH: Final = 0  # key of the single fetch task
+BACKOFF_SHARE: Final = 0.2  # of wait_timeout: caps the back-off, so that every waiter sees a retry
 
 
 class Stock:
     """Counts the ids that come and go.
 
     Attributes:
-        life: the opening's.
-        hand: the ids in hand.
-        fetched: ids that came.
-        discarded: ids that were given up.
-        oldest: the number of the fetch that the first id in hand comes from.
-        since_turn: ids put in hand since the loop last had a turn.
+        life: the opening's state.
+        hand: the buffered ids.
+        fetched: ids received from the store.
+        discarded: ids that were discarded.
+        oldest: the number of the fetch that brought the first buffered id.
+        since_turn: ids exposed since the loop last had a turn.
     """
 
     __slots__ = ("discarded", "fetched", "hand", "life", "oldest", "since_turn")
@@ -70,11 +70,11 @@ class Stock:
 
     @property
     def handed_out(self) -> int:
-        """Ids that callers have got."""
+        """Ids that callers have received."""
         return self.fetched - self.discarded - self.hand.ahead
 
     def link(self, fetched: Sequence[IdSegment], sent: int, max_id: int) -> int:
-        """Link the segments of a fetch; return how many of their ids are outside of 1 to max_id."""
+        """Add the segments of a fetch; return how many of their ids are outside 1 to max_id."""
         count = left_out = sum(each.step for each in fetched)
         self.fetched += count
         if not self.hand.ahead:
@@ -87,22 +87,22 @@ class Stock:
         return left_out
 
     def take(self, n: int) -> list[range]:
-        """Take exactly ``n`` ids; there have to be that many.
+        """Take exactly ``n`` ids; at least that many must be buffered.
 
-        Part of a step, as everything that counts ids and then takes them.
+        Call it within a step, like everything that counts ids and then takes them.
         """
         self.since_turn += max(0, n - self.hand.left)
         return self.hand.take(n)
 
     def discard(self, count: int, reason: str) -> None:
-        """Count ids that are given up, and tell why."""
+        """Count discarded ids, and emit an event with the reason."""
         if count:
             self.discarded += count
             self.life.emit(IdsDiscarded, count=count, reason=reason)
 
 
 class Expiry:
-    """Gives up ids that are too old, also between calls."""
+    """Discards expired ids, also between calls."""
 
     __slots__ = ("_expires_at", "_is_watched", "_stock", "hand", "life")
 
@@ -114,7 +114,7 @@ class Expiry:
         self._is_watched = False
 
     def drop_old(self) -> None:
-        """Give up what is too old, in hand and in the chain."""
+        """Discard expired ids, exposed or in the chain."""
         now = self.life.clock.monotonic()
         if now > self._expires_at:
             self._drop_piece()
@@ -125,7 +125,7 @@ class Expiry:
         self._stock.discard(self.hand.drop_piece(), "expired")
 
     def watch(self, expires_at: float) -> None:
-        """Have the piece that was put in hand given up in time."""
+        """Make sure that the exposed piece is discarded in time."""
         self._expires_at = expires_at
         if not self._is_watched:
             self._is_watched = True  # first: an eager task may end before the call returns
@@ -133,7 +133,7 @@ class Expiry:
                 self._is_watched = False
 
     async def _expire_in_time(self) -> None:
-        """Take what is too old out of the hand; wakes once for a ttl, and fetches nothing."""
+        """Discard the exposed piece when it expires; wakes once per ttl, and fetches nothing."""
         life, hand = self.life, self.hand
         try:
             while hand.left and life.ended is None:
@@ -145,14 +145,14 @@ class Expiry:
         finally:
             self._is_watched = False
         if hand.left and life.ended is None:
-            self.watch(self._expires_at)  # put in hand meanwhile, by a signal handler
+            self.watch(self._expires_at)  # a signal handler has exposed another piece meanwhile
 
 
 class Demand:
-    """Sets the pace by hunger, batches and quiet.
+    """Adapts the pace to starvation, batch sizes and quiet periods.
 
     Attributes:
-        is_starved: a starvation was counted, and nothing came since.
+        is_starved: whether a starvation was counted and no ids have come since.
         starvations: how many there were.
     """
 
@@ -168,21 +168,21 @@ class Demand:
         self._pace = pace
         self._quiet_period = quiet_period
         self._meter = RateMeter(self._life.clock.monotonic())
-        self._ahead_at_fetch = 0  # ids in hand when the latest call to the store was sent
+        self._ahead_at_fetch = 0  # buffered ids when the latest call to the store was sent
         self._found_none = False  # a caller found no id, and none have come since
         self._dry_at = 0.0  # when that was
-        self._watched = False  # the quiet timer is running
+        self._watched = False  # whether the quiet timer is running
         self.is_starved = False
         self.starvations = 0
 
     def plan(self, space: int) -> None:
-        """Fit the pace to the rate before a look at what is missing, with ``space`` ids left."""
+        """Adapt the pace to the rate before counting what is missing; ``space`` ids are left."""
         now, handed_out = self._life.clock.monotonic(), self._stock.handed_out
         self._meter.note(now, handed_out)
         self._pace.plan(now, self._meter.sustained(now, handed_out), space)
 
     def rate(self, now: float) -> float:
-        """Return ids a second lately."""
+        """Return the recent rate in ids per second."""
         return self._meter.rate(now, self._stock.handed_out)
 
     def expect(self, n: int) -> None:
@@ -192,9 +192,9 @@ class Demand:
             self.tell_growth(before)
 
     def find_dry(self, *, waiting: bool) -> None:
-        """Take note of a caller that found no id: the next landing makes the distance longer."""
+        """Record that a caller found no id: the next fetch makes the distance longer."""
         if not self._stock.fetched:
-            return  # a new group's: nothing has been there yet
+            return  # nothing was fetched yet: a new group starts empty
         if waiting and not (self.is_starved or self._pace.keeps_none):
             self.is_starved = True
             self.starvations += 1
@@ -204,22 +204,22 @@ class Demand:
             self._dry_at = self._life.clock.monotonic()
 
     def start_fetch(self) -> None:
-        """A call to the store is sent."""
+        """Record that a call to the store is sent."""
         self._ahead_at_fetch = self._stock.hand.ahead
 
     def land(self, sent_at: float, now: float, *, was_down: bool) -> None:
-        """Ids came: fit the distance to what was taken while their fetch was under way.
+        """Adapt the distance to what was taken while a fetch was under way.
 
-        While the store was down, no distance would have been long enough.
+        An outage is ignored: while the store was down, no distance would have been long enough.
         """
-        hungry = self._found_none
-        if not (hungry and was_down):
+        was_dry = self._found_none
+        if not (was_dry and was_down):
             taken = self._ahead_at_fetch - self._stock.hand.ahead
             demand: float = taken
-            if hungry:
+            if was_dry:
                 lasted = self._dry_at - sent_at
                 demand = taken * (now - sent_at) / lasted if taken and lasted > 0 else inf
-            self._pace.landed(taken=taken, demand=demand, starved=hungry)
+            self._pace.landed(taken=taken, demand=demand, starved=was_dry)
         self._found_none = self.is_starved = False
 
     def note(self, now: float) -> None:
@@ -227,7 +227,7 @@ class Demand:
         self._meter.note(now, self._stock.handed_out)
 
     def tell_growth(self, before: int) -> None:
-        """The distance has grown: say so, and watch for quiet."""
+        """Emit that the distance has grown, and start the quiet timer."""
         self._life.emit(DistanceChanged, before=before, after=self._pace.distance)
         if not self._watched:
             self._watched = True  # first: an eager task may end before the call returns
@@ -235,7 +235,7 @@ class Demand:
                 self._watched = False
 
     async def _watch_quiet(self) -> None:
-        """Halve the distance after each quiet period; exists only while it is grown."""
+        """Halve the distance after each quiet period; runs only while the distance is grown."""
         life, line, pace, stock = self._life, self._line, self._pace, self._stock
         try:
             while pace.is_grown:
@@ -252,12 +252,12 @@ class Demand:
 
 
 class Reply(NamedTuple):
-    """What one call to the store came to.
+    """The outcome of one call to the store.
 
     Attributes:
-        answer: the new maximum, or a block's ranges, not looked at yet; or why there is none.
-        ids: how many were asked for.
-        sent_at: when, in seconds on the monotonic clock.
+        answer: the new maximum or a block's ranges, not validated yet; or the error.
+        ids: how many were requested.
+        sent_at: when it was sent, in seconds on the monotonic clock.
     """
 
     answer: object
@@ -266,19 +266,19 @@ class Reply(NamedTuple):
 
 
 class Supply:
-    """Asks the store, and judges its answers.
+    """Calls the store, and validates its answers.
 
     Attributes:
-        at_once: the store is in this process and needs no fetch.
-        calls: the fetch, if there is one: a task that asks until nothing is missing.
+        at_once: whether the store is in this process and answers without a fetch.
+        calls: the fetch, if one runs: a task that calls the store until nothing is missing.
         sent: calls sent, answered or not.
-        distributor: asks the store.
+        distributor: sends the calls.
         attempt: calls that failed in a row.
         last_error: the latest failure; None after a success.
         last_max_id: the counter after the latest segment; None before the first.
-        fetches: answers that were segments.
+        fetches: calls that brought ids.
         failures: calls that failed.
-        used_up: the last id below the limit has been linked.
+        used_up: whether the last id below the limit was fetched.
     """
 
     __slots__ = (
@@ -311,26 +311,26 @@ class Supply:
         self.sent = self.attempt = self.fetches = self.failures = 0
         self.last_error: CosIdError | None = None
         self.last_max_id: int | None = None
-        self._most = MAX_ID  # fewer from when the counter had no room for as many
-        self._asked = 0  # by the latest call
-        self._fetches = 0  # answered, since the store has answered without one
+        self._most = MAX_ID  # lowered when the counter cannot grant that many
+        self._asked = 0  # ids that the latest call requested
+        self._fetches = 0  # calls in a row that needed a fetch
 
-    # Asking.
+    # Calling the store.
 
     @property
     def is_under_way(self) -> bool:
-        """Whether there is a fetch."""
+        """Whether a fetch is under way."""
         return bool(self.calls.under_way)
 
     @property
     def most(self) -> int:
-        """Ids to ask for at most: a store that grants fewer would give the rest to others."""
+        """Most ids to request at once: a store that grants fewer gives the rest to others."""
         return min(self._most, self.distributor.step_limit or MAX_ID)
 
     def ask_now(self, segments: int) -> Reply | None:
-        """Ask a store in this process; None if asking takes a fetch.
+        """Call a store that is in this process; return None if the call needs a fetch.
 
-        A store that has answered fetches alone, twice in a row, is not asked this way any more.
+        After two calls in a row that needed a fetch, the store is not called this way any more.
         """
         if self._fetches > 1:
             return None
@@ -349,7 +349,7 @@ class Supply:
         return Reply(answer, count, sent_at)
 
     def _ids_of(self, segments: int) -> int:
-        """Return how many ids to ask for: less than one segment close to the counter's end."""
+        """Return how many ids to request: less than a segment close to the counter's end."""
         return min(segments * self._pace.step, self.most)
 
     async def fetch(self, segments: int) -> Reply:
@@ -358,7 +358,7 @@ class Supply:
         sent_at = self._clock.monotonic()
         self.sent += 1
         answer: object = await self.calls.call(
-            FLIGHT, self.distributor.store, partial(self._ask, count)
+            FETCH, self.distributor.store, partial(self._ask, count)
         )
         if isinstance(answer, tuple):
             answer, count = answer
@@ -366,10 +366,10 @@ class Supply:
         return Reply(answer, count, sent_at)
 
     async def _ask(self, count: int) -> tuple[object, int]:
-        """Return the new maximum or a block, and how many ids were asked for.
+        """Return the new maximum or a block, and how many ids were requested.
 
-        Of a counter with a step of its own in the store no less than that, read just before, if
-        there is room for it and one call grants so many.
+        If the store sets a step, it is read just before, and at least that many ids are requested,
+        unless the counter has fewer left or one call grants fewer.
         """
         if self._row_step is not None:
             self._pace.keep_to(await self._row_step())
@@ -378,25 +378,25 @@ class Supply:
         return await self._next(count), count
 
     async def back_off(self) -> None:
-        """Sleep: longer after each failure, and not in step with other processes."""
+        """Sleep before the next attempt: longer after each failure, with jitter."""
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
         await self._life.sleep_for(self._pause * jitter)
 
     @property
     def _pause(self) -> float:
-        """Seconds until the store is asked again at most, after a failure."""
+        """Longest pause before the next attempt, in seconds."""
         return back_off(self.attempt, min(LAST_BACKOFF, self._options.wait_timeout * BACKOFF_SHARE))
 
-    # Judging.
+    # Validating answers.
 
     def judge(self, reply: Reply) -> list[IdSegment] | CosIdError:
-        """Return the segments that a reply brings, at least one, or what is wrong."""
+        """Return the segments of a reply, at least one, or the error."""
         max_id, count = reply.answer, reply.ids
         if isinstance(max_id, CosIdError):
             return max_id
         if isinstance(max_id, Block):
             return self._judge_block(max_id, reply)
-        if type(max_id) is not int:  # bool and float pass for integers, and ids would be such
+        if type(max_id) is not int:  # a bool or a float compares like an int, but makes bad ids
             return self._corrupt(f"{max_id!r} of type {type(max_id).__name__}")
         distributor, last = self.distributor, self._hand.floor
         try:
@@ -412,8 +412,8 @@ class Supply:
         last, ttl = self._hand.floor or 0, self._options.lifetime
         for each in block.ranges:
             if each[0] <= last:
-                # A server was restarted, and its clock has stepped back.
-                reason = f"its ids have to be above {last}, and begin with {each[0]}"
+                # The server was restarted, and its clock has stepped back.
+                reason = f"its ids must be above {last}, and begin with {each[0]}"
                 remedy = "wait until the server's clock has caught up; it is asked again"
                 return StoreUnavailableError(self.distributor.store, reason, remedy=remedy)
             last = each[-1]
@@ -426,7 +426,7 @@ class Supply:
         return CorruptCounterError(self.distributor.store, counter=counter, found=found)
 
     def note_segment(self, fetched: IdSegment) -> None:
-        """Take note of a call that brought a segment."""
+        """Record a call that brought a segment."""
         self.last_max_id = fetched.max_id
         self.used_up = fetched.max_id >= self._options.max_id
         self.last_error = None
@@ -434,15 +434,16 @@ class Supply:
         self.fetches += 1
 
     def note_overflow(self) -> None:
-        """Take note that the counter has no room for so many: half may fit, or there are no more.
+        """Record that the counter cannot grant that many: half may fit, or there are no more.
 
-        Where a range of fixed size is granted for any number of ids, half does not fit either.
+        Where the store grants ranges of a fixed size for any number of ids, half does not fit
+        either.
         """
         self._most = self._asked // 2
         self.used_up = self._most == 0
 
     def note_failure(self, error: CosIdError) -> None:
-        """Take note of a call that failed."""
+        """Record a call that failed."""
         self.last_error = error
         self.failures += 1
         self.attempt += 1
@@ -451,7 +452,7 @@ class Supply:
 
     @property
     def fails_fast(self) -> bool:
-        """Whether callers are told of a second failure at once."""
+        """Whether callers fail at once after a second failure in a row."""
         root, fails_fast = self._life.root, self._options.fail_fast
         return fails_fast if fails_fast is not None else root is not None and root.fail_fast
 
@@ -462,7 +463,7 @@ class Supply:
 
     @property
     def ended(self) -> CosIdError | None:
-        """Why no id comes any more; None while there are some."""
+        """Why no more ids come; None while some do."""
         is_used_up = self.used_up and not self._hand.ahead
         return self._life.ended or (self.overflow() if is_used_up else None)
 
@@ -473,7 +474,7 @@ class Supply:
         return self.last_max_id if before is None else before
 
     def no_segment(self, waited: float = 0, reason: str = "", remedy: str = "") -> CosIdError:
-        """Return the error of a caller that gets no ids, with the store's own as its cause."""
+        """Return the error of a caller that gets no ids; the store's own error is its cause."""
         cause = self.last_error
         retryable = cause is None or cause.retryable
         facts = {"reason": reason, "remedy": remedy}

@@ -1,4 +1,4 @@
-"""Blocks: ids of a generator that another process has, as ranges."""
+"""Blocks: ranges of ids that a generator in another process has made."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
 __all__ = ("MAX_BLOCK", "Block", "BlockDistributor", "BlockSource", "ShardBits")
 
 MAX_BLOCK: Final = 10_000
-"""Ids that one call asks for at most: a Snowflake generator has about as many at a time."""
+"""Most ids that one call requests: about what a Snowflake generator has at a time."""
 
 
 class ShardBits(NamedTuple):
     """Where ids have their sharding id.
 
     Attributes:
-        shift: bits below it.
-        most: the highest one.
+        shift: the bits below it.
+        most: the highest sharding id.
     """
 
     shift: int
     most: int
 
     def move(self, new_id: int, sharding_id: int) -> int:
-        """Return the id of another shard: its second and sequence are nobody else's on any."""
+        """Return the id on another shard: its second and sequence are unique on every shard."""
         return new_id & ~(self.most << self.shift) | sharding_id << self.shift
 
 
 class Block(NamedTuple):
-    """Ids of one call, rising.
+    """The ids of one call, rising.
 
     Attributes:
         ranges: at least one, none of them empty.
-        shards: where the ids have their sharding id; None if they carry none.
+        shards: where the ids have their sharding id; None if they have none.
     """
 
     ranges: Sequence[range]
@@ -48,12 +48,12 @@ class BlockSource(Protocol):
     """A store whose server has generators."""
 
     async def take_block(self, name: str, count: int) -> Block:
-        """Return ``count`` rising ids of one of the server's generators; only the caller has them.
+        """Return ``count`` rising ids of one of the server's generators, for this caller alone.
 
-        A cancelled call, or one that fails, may have taken ids: a gap.
+        A call that fails or is cancelled may have used up ids, which are then a gap.
 
         Args:
-            name: the generator's, on the server.
+            name: the generator's name on the server.
             count: how many, at least 1.
 
         Raises:
@@ -62,12 +62,12 @@ class BlockSource(Protocol):
         raise NotImplementedError
 
     async def aopen(self) -> None:
-        """Get ready in this process."""
+        """Prepare for use in this process."""
         raise NotImplementedError
 
 
 class BlockDistributor(IdSegmentDistributor):
-    """A generator on a server, as a chain asks for its ids."""
+    """A generator on a server, as the distributor of a chain."""
 
     __slots__ = ("_source", "shards")
 
@@ -79,7 +79,7 @@ class BlockDistributor(IdSegmentDistributor):
         """Describe the generator; nothing is sent yet."""
         super().__init__(namespace=namespace, name=name, step=step)
         self._source = source
-        self.shards: ShardBits | None = None  # of the last block
+        self.shards: ShardBits | None = None  # those of the latest block
 
     async def next_block(self, count: int) -> Block:
         """Take a block of ``count`` ids; see `BlockSource.take_block`."""
@@ -88,11 +88,11 @@ class BlockDistributor(IdSegmentDistributor):
         return block
 
     async def aopen(self) -> None:
-        """Get ready in this process."""
+        """Prepare for use in this process."""
         await self._source.aopen()
 
     async def next_max_id(self, step: int) -> NoReturn:  # noqa: ARG002 - of a contract
-        """Refuse: the ids of a block need not be contiguous."""
+        """Raise `UnsupportedByStoreError`: the ids of a block need not be contiguous."""
         raise UnsupportedByStoreError(
             self.store,
             "a generator of the server has no counter",

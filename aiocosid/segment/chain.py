@@ -1,8 +1,8 @@
-"""Segments, and the chain of them: ids bought and not yet handed out.  Pure.
+"""Segments, and the chain of them: ids that are fetched and not yet handed out.  Pure.
 
-Nodes are linked at the tail by the prefetcher alone; a node's `next` is set once.  Consumers only
-walk forward from the head.  A linked list, not a deque: an empty deque holds a block of 64 places,
-and a process may keep a hundred thousand idle chains.
+Only the prefetcher adds nodes, at the tail, and sets the `next` of a node once.  Consumers only
+move forward from the head.  It is a linked list because an empty deque allocates a block of 64
+places, and a process may keep a hundred thousand idle chains.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 __all__ = ("FOREVER", "ChainNode", "IdSegment", "IdSegmentChain", "IdsInHand")
 
 FOREVER: Final = float("inf")
-"""A ttl without end; CosId writes it as 2^63-1 seconds."""
+"""A ttl without an end; CosId writes it as 2^63-1 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdSegment:
     """The ids ``(max_id - step, max_id]``, reserved in a store and owned by this process.
 
-    With a stride they are ``step`` ids as far apart as that, the last of them ``max_id``.
+    With a stride, they are ``step`` ids that are ``stride`` apart; the last one is ``max_id``.
 
     Attributes:
         max_id: the last id; the store's counter after the fetch.
         step: how many ids.
         fetched_at: when the fetch was sent, in seconds on the generator's monotonic clock.
-        ttl: seconds after which the ids are not handed out any more.
-        stride: from one id to the next; 1 but for counters of one residue class.
+        ttl: seconds after which the ids are no longer handed out.
+        stride: the distance from one id to the next; above 1 only for counters that use one
+            residue class.
     """
 
     max_id: int
@@ -54,7 +55,7 @@ class IdSegment:
 
     @property
     def expires_at(self) -> float:
-        """The last moment, on the same clock as ``fetched_at``, at which the ids may be used."""
+        """The last moment at which the ids may be used, on the clock of ``fetched_at``."""
         return self.fetched_at + self.ttl
 
     def is_expired(self, now: float) -> bool:
@@ -62,7 +63,7 @@ class IdSegment:
         return now > self.fetched_at + self.ttl
 
     def clipped(self, *, lowest: int, highest: int) -> IdSegment | None:
-        """Return the part between two ids, both inclusive; None if nothing is left."""
+        """Return the part between two ids, both inclusive; None if none is left."""
         ids = self.ids
         if ids[0] >= lowest and self.max_id <= highest:
             return self
@@ -80,7 +81,7 @@ class ChainNode:
 
     Attributes:
         segment: what was fetched.
-        first: the next id of this node to be cut off.
+        first: the next id of this node to take.
         next: the following node, or None at the tail.
     """
 
@@ -93,7 +94,7 @@ class ChainNode:
 
     @property
     def remaining(self) -> int:
-        """Ids of this node that are not cut off yet."""
+        """Ids of this node that are not taken yet."""
         return (self.segment.max_id - self.first) // self.segment.stride + 1
 
 
@@ -101,8 +102,8 @@ class IdSegmentChain:
     """Linked segments ahead of the consumer.
 
     Attributes:
-        head: the oldest node with ids left, or None when the chain is dry.
-        current: the segment that was last cut from; None before.
+        head: the oldest node with ids left, or None when the chain is empty.
+        current: the segment of the latest cut; None before the first.
         tail: the newest node, or None.
         remaining: ids in all nodes.
     """
@@ -116,7 +117,7 @@ class IdSegmentChain:
         self.remaining = 0
 
     def link(self, segment: IdSegment) -> None:
-        """Append a segment whose ids are all above the ones linked before."""
+        """Append a segment; all its ids must be above the ones added before."""
         node = ChainNode(segment)
         self.remaining += segment.step
         if self.tail is None:
@@ -126,7 +127,7 @@ class IdSegmentChain:
         self.tail = node
 
     def cut(self, size: int) -> tuple[range, IdSegment] | None:
-        """Take up to ``size`` ids off the head node, never across two; None when dry."""
+        """Take up to ``size`` ids from the head node alone; None when the chain is empty."""
         node = self.head
         if node is None:
             return None
@@ -137,7 +138,7 @@ class IdSegmentChain:
         return range(first, node.first, node.segment.stride), node.segment
 
     def take(self, n: int) -> list[range]:
-        """Take exactly ``n`` ids, across nodes; IndexError, and none taken, if there are fewer."""
+        """Take exactly ``n`` ids, across nodes; with fewer raise IndexError and take none."""
         if n > self.remaining:
             raise IndexError(f"{n} ids of {self.remaining}")
         pieces: list[range] = []
@@ -147,9 +148,9 @@ class IdSegmentChain:
         return pieces
 
     def drop_expired(self, now: float) -> int:
-        """Drop the nodes that are too old at ``now``; return how many ids that were.
+        """Drop the nodes that are too old at ``now``; return how many ids they had.
 
-        Nodes are fetched one after the other, so the first one that is fresh ends the search.
+        Nodes were fetched in order, so the search ends at the first one that is fresh.
         """
         dropped = 0
         while (node := self.head) is not None and node.segment.is_expired(now):
@@ -158,9 +159,9 @@ class IdSegmentChain:
         return dropped
 
     def drop_short(self, n: int) -> int:
-        """Drop ids in front of a hole until ``n`` follow each other; return how many were dropped.
+        """Drop ids in front of a hole until ``n`` are contiguous; return how many were dropped.
 
-        Ids with nothing behind them stay: what is linked next may follow without a hole.
+        The last run of ids stays, however short: the next segment may continue it without a hole.
         """
         dropped = 0
         while (node := self.head) is not None:
@@ -176,7 +177,7 @@ class IdSegmentChain:
         return dropped
 
     def clear(self) -> int:
-        """Drop everything; return how many ids that were."""
+        """Drop all ids; return how many there were."""
         dropped, self.remaining = self.remaining, 0
         self.head = self.tail = None
         return dropped
@@ -191,20 +192,20 @@ class IdSegmentChain:
 
 
 class IdsInHand:
-    """The piece in use, an iterator that gives its ids, and the chain behind it.
+    """The buffered ids: the piece in use, an iterator over its ids, and the chain behind it.
 
     A generator and one opening of it share this: the opening writes, callers take from `exposed`.
 
     Attributes:
-        busy: a step is under way; see `atomic_step`.
-        chain: what no piece has been cut from yet.
+        busy: whether a step is under way; see `atomic_step`.
+        chain: ids that are in no piece yet.
         exposed: what callers take from: the piece, or nothing during a step and at the end.
-        floor: the last max id of this and all earlier openings: a sound store answers above it.
-        iterate: makes the piece of a range; ``iter``, or it checks who takes each id.
-        piece: the ids that callers take; replaced, never refilled, so whoever holds an old one
-            finds it used up.
+        floor: the last max id of this and all earlier openings; a sound store answers above it.
+        iterate: makes an iterator of a range; ``iter``, or one that checks who takes each id.
+        piece: the ids that callers take.  It is replaced, never refilled, so a caller that keeps an
+            old one finds it used up.
         stop: the id behind the last one of the piece, one stride on.
-        stride: from one id of the piece to the next.
+        stride: the distance from one id of the piece to the next.
     """
 
     __slots__ = ("busy", "chain", "exposed", "floor", "iterate", "piece", "stop", "stride")
@@ -220,7 +221,7 @@ class IdsInHand:
 
     @property
     def left(self) -> int:
-        """Ids of the piece that nobody has taken yet."""
+        """Ids of the piece that are not taken yet."""
         return length_hint(self.piece)
 
     @property
@@ -230,7 +231,7 @@ class IdsInHand:
 
     @property
     def head(self) -> IdSegment | None:
-        """The segment that the next id comes from, or the last one came from."""
+        """The segment of the next id, or else of the last one."""
         node = self.chain.head
         return self.chain.current if self.left or node is None else node.segment
 
@@ -245,7 +246,7 @@ class IdsInHand:
     def cut(self, size: int) -> IdSegment | None:
         """Make the next piece, of up to ``size`` ids; return its segment, or None if there is none.
 
-        The piece before has to be used up.
+        The previous piece must be used up.
         """
         cut = self.chain.cut(size) if size > 0 else None
         if cut is None:
@@ -256,7 +257,7 @@ class IdsInHand:
         return segment
 
     def take(self, n: int) -> list[range]:
-        """Take exactly ``n`` ids, those of the piece first; there have to be that many."""
+        """Take exactly ``n`` ids, those of the piece first; at least that many must be there."""
         left, stop, stride = self.left, self.stop, self.stride
         self.piece = EMPTY
         if left == 0:
@@ -268,11 +269,11 @@ class IdsInHand:
         return [in_hand, *self.chain.take(n - left)]
 
     def drop_piece(self) -> int:
-        """Drop what is left of the piece; return how many ids that were."""
+        """Drop the rest of the piece; return how many ids it had."""
         left = self.left
         self.piece = EMPTY
         return left
 
     def clear(self) -> int:
-        """Drop everything; return how many ids that were."""
+        """Drop all ids; return how many there were."""
         return self.drop_piece() + self.chain.clear()

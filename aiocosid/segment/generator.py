@@ -1,4 +1,4 @@
-"""Taking an id from what is in hand, and what to do when there is none."""
+"""Takes a buffered id, and decides what to do when there is none."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ __all__ = (
 
 
 class SegmentGenerator(Component, IdGenerator):
-    """Hands out the ids of its opening, from the piece in hand: an iterator over a range.
+    """Hands out the ids of its opening from a buffered piece: an iterator over a range.
 
-    Whatever ends the use of the ids in hand (closing, fork, expiry, a store that went backwards)
-    swaps the iterator for an empty one.  So the hot path asks nothing, and the slow path finds out.
+    Anything that ends the use of buffered ids (closing, a fork, expiry, a store that went
+    backwards) replaces the iterator with an empty one.  So the hot path checks nothing, and the
+    slow path finds the reason.
     """
 
     __slots__ = ("__weakref__", "_distributor", "_hand", "_options", "_pace", "_row_step")
@@ -62,11 +63,11 @@ class SegmentGenerator(Component, IdGenerator):
     ) -> None:
         limit = distributor.step_limit
         if limit is not None and pace.step > limit:
-            expected = f"at most {limit}, the distributor's step_limit"
-            raise InvalidArgumentError("step", pace.step, expected=expected)
+            rule = f"must be at most {limit}, the distributor's step_limit"
+            raise InvalidArgumentError("step", pace.step, rule)
         self._distributor = distributor
         self._options = options
-        self._pace = pace  # at rest: each opening has a copy
+        self._pace = pace  # as it is at rest; each opening gets a copy
         self._row_step = row_step
         super().__init__(options.clock)
         self._reset()
@@ -80,7 +81,7 @@ class SegmentGenerator(Component, IdGenerator):
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> int:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        """Return the next buffered id; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         for new_id in self._hand.exposed:
             return new_id
         return self._next_id_nowait_slow()
@@ -88,12 +89,12 @@ class SegmentGenerator(Component, IdGenerator):
     async def next_ids(self, n: int) -> list[int]:
         """Return exactly ``n`` ids, 1 to 10 million; see `aiocosid.abc.IdGenerator.next_ids`."""
         if self._find_loop() is not self._loop:
-            self._check_usable()  # raises: it may be closed, or forked from, besides
+            self._check_usable()  # always raises: wrong loop, closed, or forked
         home, hand = self._home, self._hand
         if type(n) is int and not hand.busy:
-            try:  # a step, as in `atomic_step`, without the cost of calls
+            try:  # `atomic_step` inlined, to save the cost of its calls
                 hand.busy = True
-                hand.exposed = EMPTY  # from here on callers find nothing
+                hand.exposed = EMPTY  # a signal handler finds no id from here on
                 left = length_hint(hand.piece)
                 if 0 < n <= left:
                     stop, stride = hand.stop, hand.stride
@@ -108,8 +109,8 @@ class SegmentGenerator(Component, IdGenerator):
     async def peek(self) -> int | None:
         """Return the last id that any process has reserved in the store; None if there is none.
 
-        Asks the store once, and changes nothing; ids in hand of any process are at or below it.  It
-        takes ``fetch_timeout`` at most, and can be cancelled at any time.
+        It calls the store once, and changes nothing; buffered ids of any process are at or below
+        the answer.  It takes at most ``fetch_timeout``, and can be cancelled at any time.
 
         Raises:
             UnsupportedByStoreError: the store cannot read a counter without changing it.
@@ -131,7 +132,7 @@ class SegmentGenerator(Component, IdGenerator):
     # The boundary.
 
     async def _next_id_slow(self) -> int:
-        self._check_usable()  # first: a thread without a loop has nothing to suspend
+        self._check_usable()  # first, because a thread without a loop cannot be suspended
         opening = self._opening
         await opening.cross()
         for new_id in self._hand.exposed:
@@ -144,7 +145,7 @@ class SegmentGenerator(Component, IdGenerator):
         opening.cross_now()
         for new_id in self._hand.exposed:
             return new_id
-        self._check_usable()  # a store in this process may have ended us a moment ago
+        self._check_usable()  # a store in this process may have ended it a moment ago
         raise WouldBlock
 
     async def _next_ranges(self, n: int) -> list[range]:
@@ -198,11 +199,11 @@ class SegmentGenerator(Component, IdGenerator):
         await self._distributor.aclose()
 
     def _reached(self) -> int | None:
-        """Return how far it has come, for its successor: a sound store answers above that."""
+        """Return the highest id reserved so far: its successor accepts only ids above it."""
         return self._hand.floor
 
     def _resume(self, reached: int | None) -> None:
-        """Go on above what `_reached` returned."""
+        """Continue above what `_reached` returned."""
         self._hand.floor = reached
         if reached is not None:
             self._distributor.resume_above(reached)
@@ -224,7 +225,7 @@ class SegmentGenerator(Component, IdGenerator):
         return picture_of(self._opening, type(self).__name__)
 
     def __repr__(self) -> str:
-        """Say what is held and who waits."""
+        """Show its state, the buffered ids and the number of waiting callers."""
         opening = self._opening
         return (
             f"<{self._label()} {self._condition} head={opening.supply.head_sequence} "
@@ -234,7 +235,7 @@ class SegmentGenerator(Component, IdGenerator):
 
 
 def claim(generator: SegmentGenerator, root: TaskRoot | None) -> SegmentOpening:
-    """Let a generator hand out ids without an await that opens it; return its opening."""
+    """Open a generator without an await; return its opening."""
     generator._claim(root)
     return generator._opening
 
@@ -246,20 +247,20 @@ class _Resumable(Protocol):
 
 
 def reached(generator: _Resumable) -> Any:  # noqa: ANN401 - for `resume` of the same kind
-    """Return how far a generator has come; None if it is not known."""
+    """Return the highest id that a generator has reserved; None if that is not known."""
     return generator._reached()
 
 
 def resume(generator: _Resumable, floor: Any) -> None:  # noqa: ANN401 - of `reached`
-    """Let a generator that is not open yet go on above what `reached` returned."""
+    """Let a generator that is not open yet continue above what `reached` returned."""
     generator._resume(floor)
 
 
 class SegmentChainId(SegmentGenerator):
     """Ids from a chain of segments that are fetched before they are needed.
 
-    Open it with ``async with``, or with ``await task_group.start(chain.run)``; either returns when
-    the first segment is in hand.  It belongs to the event loop it was opened on.
+    Open it with ``async with``, or with ``await task_group.start(chain.run)``; either returns once
+    the first segment is there.  It belongs to the event loop on which it was opened.
     """
 
     __slots__ = ()
@@ -269,7 +270,7 @@ class SegmentChainId(SegmentGenerator):
         """Describe a chain; nothing is fetched before it is opened.
 
         Args:
-            distributor: asks the store; closing closes what the distributor opened itself.
+            distributor: calls the store; closing closes whatever the distributor opened itself.
             options: the keyword arguments: see `SegmentChainOptions`.
 
         Raises:
@@ -279,15 +280,15 @@ class SegmentChainId(SegmentGenerator):
 
 
 class SegmentId(SegmentGenerator):
-    """Ids from one segment, refilled when it is used up; simple, and never ahead of its callers.
+    """Ids from one segment, which is refilled only when it is used up.
 
     Once in ``step`` ids callers wait for the store; concurrent callers share that one fetch.  With
-    a step of 1 it keeps nothing in hand, and ids come in the store's own order: a later call of any
+    a step of 1 it buffers nothing, and ids come in the store's own order: a later call of any
     process gets a higher id.
 
     With ``strict`` ids keep that order with any step, also through crashes and elections of the
-    store: each id is above every id whose call ended, in any process, before this call began, if
-    all processes are ``strict``.  Callers that wait at the same time share one call to the store,
+    store: each id is above every id whose call ended, in any process, before this call began.  All
+    processes must be ``strict``.  Callers that wait at the same time share one call to the store,
     which is sent after they came and reserves as many ids as they want.  So `next_id_nowait` always
     raises `WouldBlock`, and the ids of a cancelled caller are a gap.
 
@@ -302,7 +303,7 @@ class SegmentId(SegmentGenerator):
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            distributor: asks the store; closing closes what the distributor opened itself.
+            distributor: calls the store; closing closes whatever the distributor opened itself.
             options: the keyword arguments: see `SegmentIdOptions`.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What a grouped generator keeps of each group."""
+"""What a grouped generator keeps for each group."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ KINDS: Final[dict[str, tuple[type[SegmentChainId | SegmentId], type[CountedOptio
     "chain": (SegmentChainId, SegmentChainOptions),
     "segment": (SegmentId, SegmentIdOptions),
 }
-"""The generator that each group has, and its options."""
+"""The type of generator that serves each group, and its options."""
 
 
 class MakeDistributor(Protocol):
-    """Makes the distributor of one counter: a class of distributors, or a ``partial`` of one."""
+    """Makes the distributor of one counter: a distributor class, or a ``partial`` of one."""
 
     def __call__(
         self, *, namespace: str, name: str, offset: int, step: int
@@ -75,11 +75,11 @@ class GroupedStatistics(Statistics):
         group: the group of the latest call; None before the first one.
         group_ends: the last second of that group's period, unix time; None for a group without one.
         open_groups: how many groups are in memory.
-        dropped_groups: how many groups were dropped since it was opened: those of ended periods,
-            and above ``max_groups`` the least recently used.
+        dropped_groups: how many groups were dropped since it was opened: those of past periods,
+            and the least recently used ones above ``max_groups``.
         actual: the generator of the latest call's group.
         ended: why it hands out no more ids: it was closed, or, if groups are dates alone, the
-            present group has ended; None while it serves.
+            current group has ended; None while it serves.
     """
 
     group: str | None
@@ -90,18 +90,18 @@ class GroupedStatistics(Statistics):
     ended: CosIdError | None
 
     def as_tree(self) -> dict[str, object]:
-        """Return the picture as CosId's actuator shows it, the group's generator as ``actual``."""
-        tree = Statistics.as_tree(self)  # super() knows the class before it had slots
+        """Return the snapshot as CosId's actuator shows it: the group's generator is ``actual``."""
+        tree = Statistics.as_tree(self)  # super() does not work in a dataclass with slots
         return {**tree, "actual": self.actual and self.actual.as_tree()}
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What two callers for a generator of one name have to agree on.
+    """What two callers that request a generator of the same name must agree on.
 
     Attributes:
         step: ids per segment; None for strict order, which uses none.
-        kind: what hands out the ids of one group.
+        kind: the type of generator that serves each group.
         group_by: says which group a call belongs to; two functions of one name are not equal.
     """
 
@@ -110,13 +110,13 @@ class Agreement:
     group_by: GroupBy
 
     def __str__(self) -> str:
-        """Say it in a message."""
+        """Return it as text for a message."""
         step = "strict order" if self.step is None else f"step {self.step}"
         return f"{step}, {self.kind.__name__} and {self.group_by!r}"
 
 
 class Group:
-    """One group that is open.
+    """One open group.
 
     Attributes:
         key: its key.
@@ -124,8 +124,8 @@ class Group:
         opened_ms: a moment of that period, unix time in milliseconds.
         generator: hands out its ids.
         opening: the generator's only opening.
-        hand: the ids in hand of that.
-        callers: calls that may be suspended in it; it is not given up under them.
+        hand: the buffered ids of that opening.
+        callers: calls that may be suspended in it; while there are any, it is not dropped.
     """
 
     __slots__ = ("callers", "generator", "hand", "key", "opened_ms", "opening", "period")
@@ -148,13 +148,13 @@ class Group:
 
 
 class Groups:
-    """The groups of one opening of a grouped generator: those that are open, and those that end.
+    """The groups of one opening of a grouped generator: the open ones, and those being closed.
 
     Attributes:
-        by_key: the groups that are open, the longest unused first.
-        dropped: how many were given up.
-        ending: generators that were given up, perhaps under way still.
-        floors: how far groups that are gone have come, of as many as may be open.
+        by_key: the open groups, the least recently used first.
+        dropped: how many were dropped.
+        ending: dropped generators whose calls may still be under way.
+        floors: the highest id reserved in each dropped group, for as many as may be open.
     """
 
     __slots__ = (
@@ -171,32 +171,32 @@ class Groups:
         most: int,
         keeps_store: bool,
     ) -> None:
-        """Begin without a group.
+        """Start without a group.
 
         Args:
             home: what the generator and its opening share.
             floors: see the attribute.
             group_by: says which period it is.
             most: how many may be open.
-            keeps_store: whether distributors open no connections of their own.
+            keeps_store: whether all distributors use a store that stays open.
         """
         self._home = home
         self._group_by = group_by
         self._most = most
         self._keeps_store = keeps_store
         self._read_ns: Callable[[], int] = home.clock.wall_reader()
-        self._fallen = False  # a group has ended by itself
-        self._period: tuple[int, int, str] = (0, 0, "")  # from, to (in ns), and its text
+        self._fallen = False  # whether a group has ended by itself
+        self._period: tuple[int, int, str] = (0, 0, "")  # begin and end (in ns), and its text
         self.by_key: OrderedDict[str, Group] = OrderedDict()
         self.dropped = 0
         self.ending: set[SegmentChainId | SegmentId] = set()
         self.floors = floors
 
     def present(self) -> tuple[int, int, str]:
-        """Return the present period, and from when to when that is known, in nanoseconds.
+        """Return the time span for which the period is known, in nanoseconds, and its text.
 
-        Midnights, and the hours of summer time, lie on full seconds of UTC; so the zone is asked
-        once a second at most, and every oddity of it is followed.
+        Midnights and changes of summer time fall on full seconds of UTC.  So the time zone is asked
+        at most once a second, and every peculiarity of it is respected.
         """
         now = self._read_ns()
         if not self._period[0] <= now < self._period[1]:
@@ -206,28 +206,28 @@ class Groups:
         return self._period
 
     def add(self, group: Group) -> Group:
-        """Add a group that was opened; return the one of its key."""
-        # A signal handler's may be there meanwhile.
+        """Add a group that was opened; return the group of that key."""
+        # A signal handler may have added one meanwhile.
         group = self.by_key.setdefault(group.key, group)
         self._trim(group)
         return group
 
     def freshen(self, group: Group) -> None:
-        """Make it the last one to be given up."""
+        """Mark a group as the most recently used one."""
         try:  # no suppress(), which takes longer than the rest
             self.by_key.move_to_end(group.key)
-        except KeyError:  # a signal handler has had it given up
+        except KeyError:  # a signal handler has dropped it
             return
 
     def _oldest(self) -> Group | None:
         while True:
             try:
                 return next(iter(self.by_key.values()), None)
-            except RuntimeError:  # a signal handler has opened one, or used it
+            except RuntimeError:  # a signal handler has opened or used a group
                 continue
 
     def _trim(self, kept: Group) -> None:
-        """Give up old groups: two at most, since one is opened at a time."""
+        """Drop old groups: two at most, since only one is opened at a time."""
         for _ in range(2):
             oldest = self._oldest()
             if oldest is None or oldest is kept or not self._is_surplus(oldest):
@@ -241,7 +241,7 @@ class Groups:
         return group.period != self._period[2] or len(self.by_key) > self._most
 
     def leave(self, group: Group) -> None:
-        """One caller less; the last one out of a group of an ended period gives it up."""
+        """Remove one caller; the last caller of a past period's group drops the group."""
         group.callers -= 1
         if why_unusable(group.generator) is not None:
             self._fallen = True
@@ -250,13 +250,13 @@ class Groups:
         if group.period != self._period[2]:
             self._give_up(group)
         else:
-            self._trim(group)  # the one that was just used is the last to go
+            self._trim(group)  # the group that was just used is the last to be dropped
 
     def renew_fallen(self) -> None:
         """Let the next calls reopen the groups that have ended by themselves.
 
-        Not each call: a counter that went backwards would climb over what we have seen of it,
-        while others have handed out more.
+        Calls do not reopen them on their own: a counter that went backwards would soon pass the
+        highest id that we know of, while other processes have handed out higher ones.
         """
         if self._fallen:
             self._fallen = False
@@ -266,9 +266,9 @@ class Groups:
 
     def _give_up(self, group: Group) -> None:
         if self.by_key.get(group.key) is not group:
-            return  # given up already, or reopened since
+            return  # dropped already, or reopened since
         found = self.by_key.pop(group.key, None)
-        if found is not group:  # a signal handler has done the same since the line above
+        if found is not group:  # a signal handler has dropped it since the line above
             if found is not None:
                 self.by_key.setdefault(group.key, found)
             return
@@ -285,7 +285,7 @@ class Groups:
         return has_to_drain(generator) or not self._keeps_store
 
     async def _end(self, generator: SegmentChainId | SegmentId) -> None:
-        """Wait for its call to the store, and close what its distributor has opened."""
+        """Wait for its call to the store, then close what its distributor has opened."""
         try:
             await drain(generator)
             await release(generator)
@@ -298,27 +298,27 @@ class Groups:
         floor = group.hand.floor
         if floor is None:
             return
-        with suppress(KeyError):  # a signal handler has made room
+        with suppress(KeyError):  # a signal handler has removed the oldest one
             self.floors[group.key] = floor
             self.floors.move_to_end(group.key)
             while len(self.floors) > self._most:
                 self.floors.popitem(last=False)
 
     def reached(self) -> OrderedDict[str, int]:
-        """Return how far all groups have come, for a successor."""
+        """Return the highest id reserved in each group, for a successor."""
         for group in tuple(self.by_key.values()):
             self._remember(group)
         return self.floors.copy()
 
     def stop(self, reason: CosIdError) -> None:
-        """Give up all groups, for the given reason."""
+        """Drop all groups, for the given reason."""
         for group in tuple(self.by_key.values()):
             retire(group.generator, reason)
             self._remember(group)
             if self._has_to_end(group.generator):
                 self.ending.add(group.generator)
         self.by_key.clear()
-        self._home.root = None  # which holds the component
+        self._home.root = None  # the root refers to the component
 
     async def drain(self) -> None:
         """Wait for the calls to the store."""
@@ -329,17 +329,17 @@ class Groups:
     async def release(self) -> None:
         """Close what the distributors have opened; raise the first of their errors."""
         errors: list[Exception] = []
-        while self.ending and not self._keeps_store:  # whose connections are its own
+        while self.ending and not self._keeps_store:  # only then the connections are their own
             try:
                 await release(self.ending.pop())
             except Exception as error:  # noqa: BLE001 - raised when all are closed
-                errors.append(error)
+                errors.append(error)  # raised when all are closed
         if errors:
             raise errors[0]
 
 
 class GroupDistributor(IdSegmentDistributor):
-    """A group's distributor, opened with its first call: a group is there without an await."""
+    """A group's distributor, opened by its first call, so that adding a group needs no await."""
 
     __slots__ = ("_inner", "_is_open")
 
@@ -353,9 +353,9 @@ class GroupDistributor(IdSegmentDistributor):
         step: int,
     ) -> None:
         super().__init__(namespace=namespace, name=name, offset=offset, step=step)
-        self._inner = inner or self  # without one it is for checking arguments alone
+        self._inner = inner or self  # without an inner one, it only checks arguments
         if inner is not None:
-            self.step = inner.step  # which may be lower
+            self.step = inner.step  # it may be lower
         self._is_open = False
 
     @property
@@ -365,12 +365,12 @@ class GroupDistributor(IdSegmentDistributor):
 
     @property
     def order_risk(self) -> str:  # type: ignore[override]  # the inner one's
-        """Why a later call may get lower ids; empty for none."""
+        """Why a later call may get lower ids; empty if it cannot."""
         return self._inner.order_risk if self._inner is not self else ""
 
     @property
     def stride(self) -> int:  # type: ignore[override]  # the inner one's
-        """From one id to the next."""
+        """The distance from one id to the next."""
         return 1 if self._inner is self else self._inner.stride
 
     @property
@@ -379,14 +379,14 @@ class GroupDistributor(IdSegmentDistributor):
         return None if self._inner is self else self._inner.step_limit
 
     async def next_max_id(self, step: int) -> int:
-        """Reserve ids; the first call opens."""
+        """Reserve ids; the first call opens the distributor."""
         if not self._is_open:
             await self._inner.aopen()
             self._is_open = True
         return await self._inner.next_max_id(step)
 
     def next_max_id_nowait(self, step: int) -> int:
-        """Reserve ids without a suspension, if it is open and its store can."""
+        """Reserve ids without suspending, if it is open and its store can."""
         if not self._is_open:
             raise WouldBlock
         return self._inner.next_max_id_nowait(step)
@@ -396,12 +396,12 @@ class GroupDistributor(IdSegmentDistributor):
         self._inner.resume_above(reached)
 
     async def aclose(self) -> None:
-        """Close the inner one."""
+        """Close the inner distributor."""
         await self._inner.aclose()
 
 
 class UnderOneName:
-    """Passes events on under the generator's name: no metric is to have a series for each day."""
+    """Renames events after the generator, so that metrics do not get a series for each group."""
 
     __slots__ = ("_instrument", "_name")
 

@@ -1,4 +1,4 @@
-"""Counters that start anew with each group: daily numbers, numbers for each tenant."""
+"""Counters that restart with each group: daily numbers, numbers for each tenant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ("GroupedSegmentId", "WithGroup", "renew_fallen")
 
 LABEL_STRETCH: Final = 1000
-"""Ids that are given their group between two turns of the event loop, about a millisecond."""
+"""Ids that are given their group between two turns of the event loop: about a millisecond."""
 
 
 class WithGroup:
@@ -69,7 +69,7 @@ class WithGroup:
         return GroupedId(new_id, group.key)
 
     def next_id_nowait(self) -> GroupedId:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        """Return the next buffered id; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         group = self._enter()
         try:
             return GroupedId(group.generator.next_id_nowait(), group.key)
@@ -79,8 +79,8 @@ class WithGroup:
     async def next_ids(self, n: int) -> list[GroupedId]:
         """Return exactly ``n`` ids of one group; see `aiocosid.abc.IdGenerator.next_ids`.
 
-        Python's garbage collector visits each of them, which it does not for an `int`: 100,000 at
-        once block the event loop for about 20 milliseconds at a time, 10,000 for less than one.
+        Python's garbage collector visits each of them, unlike an `int`: 100,000 at once block the
+        event loop for about 20 milliseconds at a time, 10,000 for less than one.
         """
         process, group = fork.generation, self._enter()
         try:
@@ -100,8 +100,8 @@ class GroupedSegmentId(Component, IdGenerator):
     """Ids from a counter for each group: for each day, each tenant, or each tenant's day.
 
     An id is unique only within its group: the first of each day is 1.  It is a plain `int`, which
-    every driver and encoder takes.  A `StringIdGenerator` writes the group before the number;
-    `with_group` hands out both in one, so that they always belong together.
+    every driver and encoder accepts.  A `StringIdGenerator` writes the group before the number;
+    `with_group` hands out both as one value, so that they always belong together.
 
     The group of a call is decided when the call is made.  All ids of a batch have that group.  If a
     call waits for the store over midnight, it gets the number, and the group, of the day before.
@@ -110,7 +110,7 @@ class GroupedSegmentId(Component, IdGenerator):
     Attributes:
         namespace: the namespace of its counters.
         name: its name in the namespace; the counter of the group ``20260116`` is called
-            ``{name}@20260116``, as CosId calls it.
+            ``{name}@20260116``, as in CosId.
         group_by: says which group a call belongs to.
     """
 
@@ -127,7 +127,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
         Args:
             store: a store, which stays open; or a function that makes a distributor of one counter,
-                as ``store.segment_distributor``.
+                such as ``store.segment_distributor``.
             options: the keyword arguments: see `GroupedOptions`.
 
         Raises:
@@ -135,8 +135,8 @@ class GroupedSegmentId(Component, IdGenerator):
             UnsupportedByStoreError: ``strict`` is true, and the store is not linearizable.
         """
         if not isinstance(options.group_by, GroupBy):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a GroupBy, as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
-            raise InvalidArgumentError("group_by", options.group_by, expected=expected)
+            rule = "must be a GroupBy, such as GroupBy.day(zone='UTC')"  # type: ignore[unreachable]
+            raise InvalidArgumentError("group_by", options.group_by, rule)
         self.namespace: str = options.namespace
         self.name: str = options.name
         self.group_by: GroupBy = options.group_by
@@ -165,7 +165,7 @@ class GroupedSegmentId(Component, IdGenerator):
         return int(await self.with_group.next_id())
 
     def next_id_nowait(self) -> int:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`.
+        """Return the next buffered id; see `aiocosid.abc.IdGenerator.next_id_nowait`.
 
         If the group is not open yet, the call opens it and raises `WouldBlock`.
         """
@@ -181,7 +181,7 @@ class GroupedSegmentId(Component, IdGenerator):
 
     @property
     def with_group(self) -> WithGroup:
-        """The same ids as `GroupedId`, which say in which group each was counted."""
+        """Hands out the same ids as `GroupedId`, each with the group in which it was counted."""
         return WithGroup(self._enter, self._leave, self._home.label)
 
     def _reset(self) -> None:
@@ -189,23 +189,23 @@ class GroupedSegmentId(Component, IdGenerator):
         groups: Groups | None = getattr(self, "_groups", None)
         self._groups = Groups(
             self._home,
-            # A loop that died could not have its groups given up.
+            # If a loop died, its groups were never dropped, so their floors are read here.
             OrderedDict() if groups is None else groups.reached(),
             group_by=self.group_by,
             most=self._max_groups,
             keeps_store=isinstance(self._store, Store),
         )
         self._last: Group | None = None
-        # The present period, and the group, when the clock alone decides: all that the hot path
-        # looks at.
+        # The current period and its group, if the clock alone decides: the hot path looks at
+        # nothing else.
         self._window: tuple[int, int, Any] = SHUT
 
     # Groups.
 
     def _enter(self) -> Group:
-        """Return the group of the call that is being made, with one caller more.
+        """Return the group of the current call, and count one caller more.
 
-        It is opened if it is not open.  No await: all calls of one moment line up in the same
+        It is opened if necessary, without an await: so all calls of one moment line up in the same
         group, in their order.
         """
         self._check_usable()
@@ -224,7 +224,7 @@ class GroupedSegmentId(Component, IdGenerator):
             group.callers += 1
             if groups.by_key.get(group.key) is group:
                 return group
-            group.callers -= 1  # a signal handler has had it given up a moment ago
+            group.callers -= 1  # a signal handler has dropped the group a moment ago
 
     def _leave(self, group: Group) -> None:
         self._groups.leave(group)
@@ -232,12 +232,12 @@ class GroupedSegmentId(Component, IdGenerator):
     def _opened(self, key: str, period: str, now_ms: int) -> Group:
         generator = self._generator(f"{self.name}@{key}", is_used=True)
         resume(generator, self._groups.floors.get(key))
-        self._check_usable()  # whoever made the key or the distributor may have closed us
+        self._check_usable()  # the function that made the key or distributor may have closed us
         opening = claim(generator, self._root)
         return self._groups.add(Group(key, period, now_ms, generator, opening))
 
     def _generator(self, name: str, *, is_used: bool) -> SegmentChainId | SegmentId:
-        """Return the generator of one counter; without a distributor if it only checks options."""
+        """Return the generator of one counter; without a distributor it only checks options."""
         counter, store = None, self._store
         names: Any = {"namespace": self.namespace, "name": name}
         sizes: Any = {"offset": self._offset, "step": self._step}
@@ -247,11 +247,11 @@ class GroupedSegmentId(Component, IdGenerator):
         return self._kind(GroupDistributor(counter, **names, **sizes), **self._options)
 
     def _reached(self) -> OrderedDict[str, int]:
-        """Return how far the groups have come, for a successor; see `SegmentGenerator._reached`."""
+        """Return the highest ids reserved, for a successor; see `SegmentGenerator._reached`."""
         return self._groups.reached()
 
     def _resume(self, reached: OrderedDict[str, int] | None) -> None:
-        """Go on above what `_reached` returned."""
+        """Continue above what `_reached` returned."""
         self._groups.floors = OrderedDict(reached or ())
 
     # Opening and closing.
@@ -271,7 +271,7 @@ class GroupedSegmentId(Component, IdGenerator):
     async def _start(self) -> None:
         if isinstance(self._store, Store):
             await self._store.aopen()
-        if self.group_by.is_by_date_alone:  # else there may be no key before somebody calls
+        if self.group_by.is_by_date_alone:  # otherwise only a call tells which group is needed
             group = self._enter()
             try:
                 await group.opening.wait_for_first()
@@ -292,7 +292,7 @@ class GroupedSegmentId(Component, IdGenerator):
     def statistics(self) -> GroupedStatistics:
         """Return a frozen snapshot of the generator; cheap, and never waits."""
         last, groups, ended = self._last, self._groups, self._unusable
-        if ended is None and self.group_by.is_by_date_alone:  # else other groups may serve
+        if ended is None and self.group_by.is_by_date_alone:  # otherwise other groups may serve
             ended = (
                 last.opening.supply.ended if last and last.period == groups.present()[2] else None
             )
@@ -309,7 +309,7 @@ class GroupedSegmentId(Component, IdGenerator):
         )
 
     def __repr__(self) -> str:
-        """Say in which group it is and how many are open."""
+        """Show its state, the latest group and how many are open."""
         group = None if self._last is None else self._last.key
         return (
             f"<{self._label()} {self._condition} group={group!r} groups={len(self._groups.by_key)}>"
@@ -322,13 +322,13 @@ def renew_fallen(generator: GroupedSegmentId) -> None:
 
 
 async def _labelled(ids: list[int], group: Group) -> list[GroupedId]:
-    """Give ids their group, with a turn for the loop between long stretches."""
+    """Attach the group to ids; long batches let the loop run in between."""
     key = group.key
 
     def label(some: Sequence[int]) -> list[GroupedId]:
         labelled = list[GroupedId]()
         for each in some:
-            grouped_id = new_int(GroupedId, each)  # as in next_id
+            grouped_id = new_int(GroupedId, each)  # faster than a call of GroupedId
             grouped_id.group = key
             labelled.append(grouped_id)
         return labelled

@@ -1,17 +1,17 @@
-"""How far ahead to buy.  Pure.
+"""How far ahead to fetch.  Pure.
 
-CosId doubles its distance on every run of its worker for five seconds after one blip, and buys that
-much each time.  Here a starvation doubles the distance once, a segment is bought only when one is
-missing, and a quiet period halves the distance again.
+After one blip, CosId doubles its distance on every run of its worker for five seconds, and fetches
+that much each time.  Here a starvation doubles the distance once, a segment is fetched only when
+one is missing, and a quiet period halves the distance again.
 
 A consumer takes at most ``c`` ids while a fetch is under way.  The distance settles between
 ``5/3 c`` and ``10/3 c``, mostly below ``25/12 c``: starvations double it, and from there it grows
-by quarters until a fetch leaves two fifths of it.  A caller that takes more ids at once than the
-distance has makes it twice as long as that.
+by quarters until a fetch leaves two fifths of it.  If a caller takes more ids at once than the
+distance has, the distance becomes twice as long as that batch.
 
 The distance is for a store that is slow.  The *reserve* is for a store that is down: as many ids as
-callers take in ``endurance`` seconds at the measured rate.  When fewer are in hand, the chain buys
-up to one and a half times the reserve.
+callers take in ``endurance`` seconds at the measured rate.  When fewer are buffered, the chain
+fetches up to one and a half times the reserve.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ __all__ = (
 )
 
 WINDOW: Final = 2.0
-"""Seconds; a rate is taken over one to two of them."""
+"""Seconds; a rate is measured over one to two of them."""
 
 CHAIN_STEP: Final = 100
-"""Ids; a counter that is seldom used stays dense, and the reserve sizes the trips of a busy one."""
+"""Ids.  A small step keeps a seldom used counter dense; the reserve sizes a busy one's fetches."""
 
 MAX_DISTANCE: Final = 4_096_000
 """Ids.  At full speed, a consumer of a store that takes 50 ms needs 1 to 2 million of them."""
@@ -42,23 +42,23 @@ MAX_IDS_AHEAD: Final = 2**24
 """Ids (16.8 million): 100,000 a second for 90 s are 9 million, and a step may be far above 1000."""
 
 ENDURANCE: Final = 60.0
-"""Seconds: a fail-over of Redis Sentinel or of a managed PostgreSQL takes less."""
+"""Seconds.  A fail-over of Redis Sentinel or of a managed PostgreSQL takes less."""
 
 REFILL: Final = 1.5
-"""The chain buys so many times the reserve: the next trip is due when a third of that is used."""
+"""The chain fills up to this multiple of the reserve: a third of it is used between two fetches."""
 
 SPARE: Final = 2.0
-"""Seconds on top of the endurance: the next call begins up to a second after an outage has ended,
-and a piece may end half a second after the reserve was reached."""
+"""Seconds added to the endurance: the next call begins up to a second after an outage has ended,
+and a piece may end half a second after the ids fell below the reserve."""
 
 SPACE_SHARE: Final = 1000
-"""A refill is at most this part of the ids that are left below the limit: a thousandth."""
+"""A refill is at most one part in this many of the ids that are left below the limit."""
 
 FRESH: Final = 0.75
-"""A refill lasts at most this part of the ttl, so that its last id is not too old."""
+"""A refill lasts at most this share of the ttl, so that its last id is not too old."""
 
 SMALLEST_PIECE: Final = 16
-"""Ids; the first piece of a reserve, and the least later."""
+"""Ids; the size of the first piece of a reserve, and the minimum later."""
 
 BRISK: Final = 0.1
 """Seconds; a piece that lasts less is followed by one of twice as many ids."""
@@ -67,29 +67,29 @@ SLOW: Final = 0.5
 """Seconds; a piece that lasts more is followed by one of half as many ids."""
 
 QUIET_PERIOD: Final = 5.0
-"""Seconds between two looks at whether the distance may be halved; CosId's hunger lasts as long."""
+"""Seconds between two checks whether to halve the distance; CosId's hunger time is the same."""
 
 CALM: Final = 2 / 3
-"""The part of the distance that must never have been used up in a quiet period.
+"""A distance is halved if this share of it was never used up in a quiet period.
 
-A load that left two thirds uses up a third in a fetch, and two thirds of the halved distance.
-If that is too tight, growing by a quarter fixes it; so a steady load cannot halve and grow for
-ever.
+A load that left two thirds uses up one third in a fetch, which is two thirds of the halved
+distance.  If that is too tight, the distance grows by a quarter, which is enough; so a steady load
+cannot halve and grow it for ever.
 """
 
 TIGHT: Final = 3 / 5
-"""The part of a grown distance that one fetch may use up.
+"""The share of a grown distance that one fetch may use up.
 
-The next fetch may take two thirds more, since the store is slower or the load is higher, without
-anybody starving.
+The next fetch may then use two thirds more, because the store is slower or the load is higher,
+before a caller starves.
 """
 
 FINER: Final = 4
-"""A tight fetch makes the distance longer by one such part, where a starvation doubles it."""
+"""A tight fetch lengthens the distance by one part in this many; a starvation doubles it."""
 
 
 class Pace:
-    """The prefetch distance, in segments: doubled by starvation, halved by quiet.
+    """The prefetch distance in segments; starvation doubles it, quiet halves it.
 
     Attributes:
         step: ids per segment.
@@ -97,8 +97,8 @@ class Pace:
         distance: segments kept ahead now.
         limit: the longest distance: the safe distance, or what the maximum of ids allows.
         endurance: seconds that the reserve lasts; 0 for none.
-        reserve: ids that are to be in hand at least, for a store that is down; 0 while the rate is
-            not known.
+        reserve: minimum of buffered ids, in case the store goes down; 0 while the rate is not
+            known.
     """
 
     __slots__ = (
@@ -133,8 +133,8 @@ class Pace:
         self.distance: int = safe_distance
         self.limit: int = max(safe_distance, min(max_distance, max_ids_ahead) // step)
         self._low_water = 0
-        self._under_way = 0  # segments used up while a fetch is under way, by the last ones
-        self._excused = False  # a starvation has been put down to a distance not stocked up yet
+        self._under_way = 0  # segments that the latest fetches saw used up while under way
+        self._excused = False  # whether a starvation was excused, as the distance was not full yet
         self.reserve: int = 0
         self._max_distance, self._max_ids_ahead = max_distance, max_ids_ahead
         self.endurance: float = endurance
@@ -149,7 +149,7 @@ class Pace:
 
     @property
     def keeps_none(self) -> bool:
-        """Whether an id is only for who asked before it was fetched, and none is kept in hand."""
+        """Whether ids are fetched only for callers that already wait, and none is buffered."""
         return self.safe_distance == 0 and self.step == 1
 
     @property
@@ -157,14 +157,14 @@ class Pace:
         """Whether the distance is longer than at rest."""
         return self.distance > self.safe_distance
 
-    # For a pace whose step changes.
+    # For a pace that adapts to the load.
 
     def plan(self, now: float, rate: float, space: int) -> None:  # noqa: ARG002 - for a subclass
-        """Fit to the load before the next look at what is missing.
+        """Adapt to the load before the next count of what is missing.
 
         Args:
-            now: seconds; for a pace whose step changes.
-            rate: ids a second that callers took lately; 0 while that is not known.
+            now: seconds; used by a pace whose step changes.
+            rate: ids per second that callers took lately; 0 while that is not known.
             space: ids that are left below the limit.
         """
         if self.endurance:
@@ -173,18 +173,18 @@ class Pace:
             self.reserve = int(min(rate * (self.endurance + SPARE), most))
 
     def keep_to(self, least: int) -> None:
-        """Keep every step from here on at ``least`` ids or above."""
+        """Keep every step from now on at ``least`` ids or above."""
 
     def loaded(self, count: int, now: float) -> None:
-        """Take note of a segment of ``count`` ids that has landed at ``now``."""
+        """Record that a segment of ``count`` ids arrived at ``now``."""
 
     # The distance.
 
     def missing(self, remaining: int, wanted: int) -> int:
-        """Return how many segments to buy when ``remaining`` are ahead and ``wanted`` waited for.
+        """Return how many segments to fetch if ``remaining`` ids are ahead and ``wanted`` are due.
 
-        What is going to be used up while the fetch is under way comes on top, so that the distance
-        is full when it lands; but a grown distance is never filled above the limit.
+        What will be used up during the fetch is added, so that the distance is full when the fetch
+        ends; but a grown distance is never filled above the limit.
         """
         ahead = remaining - wanted
         refill = 0
@@ -199,15 +199,15 @@ class Pace:
         return max(segments, refill)
 
     def piece(self, remaining: int, short: int) -> int:
-        """Return how many of ``remaining`` ids to hand out until the next look at what is missing.
+        """Return how many of ``remaining`` ids to hand out before the next check.
 
-        A boundary has to come where the first segment is missing, and while there are ids left, or
-        the order would come too late.  To keep a reserve, the load has to be looked at a few times
-        a second: a piece is as long as that.
+        The check must come when the first segment is missing, and while ids are left, or the fetch
+        would come too late.  To keep a reserve, the load must be measured a few times a second; a
+        piece lasts about that long.
 
         Args:
             remaining: ids ahead.
-            short: ids of a piece when there is no surplus.
+            short: ids of a piece when there are none above the distance.
         """
         size = min(max(short, remaining - self.target), (remaining + 1) // 2)
         if not self.endurance:
@@ -216,19 +216,19 @@ class Pace:
         return min(size, self._piece, max(above, SMALLEST_PIECE) if above > 0 else size)
 
     def landed(self, *, taken: int, demand: float, starved: bool) -> bool:
-        """Adapt to what happened while a fetch was under way; return whether the distance grew.
+        """Adapt to what happened during a fetch; return whether the distance grew.
 
-        A starvation doubles the distance, and a tight fetch makes it longer by a quarter before
-        anybody starves.  A starvation is excused a single time if the ids in hand at take-off, at
+        A starvation doubles the distance.  A tight fetch makes it a quarter longer before a caller
+        starves.  One starvation is excused if the ids that were buffered when the fetch began, at
         the speed at which they went, show that the distance would have been long enough: it was
-        doubled before, and has not been stocked up to it yet.
+        doubled before, but has not been filled yet.
 
         Args:
-            taken: ids taken between take-off and landing.
+            taken: ids taken during the fetch.
             demand: ids that would have been taken, had there been enough.
-            starved: whether somebody found the chain dry.
+            starved: whether a caller found the chain empty.
         """
-        # One blip at rest costs one doubling and nothing besides.
+        # One blip at rest costs one doubling and nothing else.
         blip = starved and not self.is_grown
         lately = max(taken // self.step, self._under_way // 2)
         self._under_way = 0 if blip else min(lately, self.distance)
@@ -240,26 +240,26 @@ class Pace:
             return False
         before = self.distance
         self.distance = min(before + (before if starved else -(-before // FINER)), self.limit)
-        self._low_water = 0  # the quiet period under way ends nothing
+        self._low_water = 0  # the current quiet period can no longer halve the distance
         self._excused = False
         return self.distance > before
 
     def asked_for(self, n: int) -> bool:
         """Adapt to a caller that takes ``n`` ids at once; return whether the distance grew.
 
-        Above the distance it becomes as long as two such calls at once: while one is served, the
-        next one's ids are on their way.  What a fetch uses up would say too little, since a caller
-        that waits takes nothing meanwhile.
+        If that is more than the distance, the distance becomes as long as two such batches: while
+        one is served, the next one's ids are fetched.  What a fetch uses up would say too little,
+        since a waiting caller takes nothing meanwhile.
         """
         if not self.safe_distance or n <= self.target:
             return False
         before = self.distance
         self.distance = max(before, min(-(-2 * n // self.step), self.limit))
-        self._low_water = 0  # the quiet period under way ends nothing
+        self._low_water = 0  # the current quiet period can no longer halve the distance
         return self.distance > before
 
     def note(self, remaining: int, now: float) -> None:
-        """Take note of how many ids are ahead at the end of a piece, and how long it lasted."""
+        """Record how many ids are ahead at the end of a piece, and how long the piece lasted."""
         self._low_water = min(self._low_water, remaining)
         lasted, self._cut_at = now - self._cut_at, now
         if lasted < BRISK:
@@ -268,11 +268,11 @@ class Pace:
             self._piece = max(self._piece // 2, SMALLEST_PIECE)
 
     def end_period(self, remaining: int, *, idle: bool) -> bool:
-        """End a quiet period and begin the next; return whether the distance was halved.
+        """End a quiet period and start the next; return whether the distance was halved.
 
         Args:
-            remaining: ids ahead now, the first mark of the next period.
-            idle: whether nobody took an id, or waited for one, in the whole period.
+            remaining: ids ahead now, the first sample of the next period.
+            idle: whether no caller took an id, or waited for one, in the whole period.
         """
         calm = idle or self._low_water > self.target * CALM
         self._low_water = remaining
@@ -283,7 +283,7 @@ class Pace:
 
 
 class RateMeter:
-    """Ids a second, from samples taken whenever a piece ends or a segment arrives."""
+    """Measures ids per second, from samples taken when a piece ends or a segment arrives."""
 
     __slots__ = ("_count", "_newer_at", "_newer_count", "_since")
 
@@ -292,16 +292,16 @@ class RateMeter:
         self._count = self._newer_count = 0
 
     def note(self, now: float, handed_out: int) -> None:
-        """Take a sample, at most one a window."""
+        """Take a sample, at most one per window."""
         if now - self._newer_at >= WINDOW:
             self._since, self._count = self._newer_at, self._newer_count
             self._newer_at, self._newer_count = now, handed_out
 
     def sustained(self, now: float, handed_out: int) -> float:
-        """Return ids a second over one window at least; 0 while it is younger than that."""
+        """Return ids per second over at least one window; 0 before the first one has passed."""
         return self.rate(now, handed_out) if now - self._since >= WINDOW else 0.0
 
     def rate(self, now: float, handed_out: int) -> float:
-        """Return ids a second since the older sample."""
+        """Return ids per second since the older sample."""
         elapsed = now - self._since
         return (handed_out - self._count) / elapsed if elapsed > 0 else 0.0

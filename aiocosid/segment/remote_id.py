@@ -1,4 +1,4 @@
-"""Ids of a generator that a server has, taken as blocks."""
+"""Ids of a generator on a server, taken as blocks."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STRETCH: Final = 10_000  # ids between two turns of the event loop, about a mill
 class RemoteId(SegmentGenerator):
     """Ids of a generator on an aiocosid server, such as the broker of a host.
 
-    It takes blocks of ids before they are needed, so most calls send nothing.  All processes
+    It requests blocks of ids before they are needed, so most calls send nothing.  All processes
     together need one machine id, the server's.  Ids of one process rise; ids of several processes
     are nearly in order, because no id is handed out later than ``max_age`` after its block was
     requested.
 
-    Open it with ``async with``, or with ``await task_group.start(remote.run)``; either returns when
-    the first block is in hand.  It belongs to the event loop it was opened on.
+    Open it with ``async with``, or with ``await task_group.start(remote.run)``; either returns once
+    the first block is there.  It belongs to the event loop on which it was opened.
     """
 
     __slots__ = ()
@@ -44,8 +44,8 @@ class RemoteId(SegmentGenerator):
         """Describe a generator; nothing is fetched before it is opened.
 
         Args:
-            source: the store of the server, as ``store_from_url("aiocosid+unix:///...")`` returns
-                it.
+            source: the store of the server, for example
+                ``store_from_url("aiocosid+unix:///...")``.
             options: the keyword arguments: see `RemoteIdOptions`.
 
         Raises:
@@ -62,7 +62,7 @@ class RemoteId(SegmentGenerator):
         """Return the next id; see `aiocosid.abc.IdGenerator.next_id`.
 
         Args:
-            sharding_id: for a generator whose ids carry their shard: 0 to the highest of its
+            sharding_id: for a generator whose ids contain their shard: 0 to the highest of its
                 layout; None for the generator's own.
         """
         if sharding_id is not None:
@@ -73,7 +73,7 @@ class RemoteId(SegmentGenerator):
         return await self._next_id_slow()
 
     def next_id_nowait(self, sharding_id: int | None = None) -> int:
-        """Return the next id in hand; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
+        """Return the next buffered id; see `aiocosid.abc.IdGenerator.next_id_nowait`."""
         if sharding_id is None:
             return super().next_id_nowait()
         return self._shards(sharding_id).move(super().next_id_nowait(), sharding_id)
@@ -99,7 +99,7 @@ class RemoteId(SegmentGenerator):
     # The boundary.
 
     def _shards(self, sharding_id: int) -> ShardBits:
-        self._check_usable()  # if it is open, a block has said what the ids are made of
+        self._check_usable()  # once it is open, a block has told what the ids contain
         shards = self._distributor.shards
         if shards is None:
             refuse_shard(sharding_id, "sharding_id")

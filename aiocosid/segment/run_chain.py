@@ -1,6 +1,6 @@
-"""A chain that hands out runs of contiguous ids, for one who passes them on.
+"""A chain that hands out runs of contiguous ids, for a server that passes them on.
 
-Everything else is the chain's: one fetch at a time, the distance, the reserve, who waits.
+Everything else works as in the chain: one fetch at a time, the distance, the reserve, the queue.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ __all__ = ("RunChain",)
 
 
 class RunOpening(SegmentOpening):
-    """Serves each caller from ids without a hole."""
+    """Serves each caller with contiguous ids."""
 
     __slots__ = ()
 
     @atomic_step
     def take_now(self, n: int) -> list[range] | None:
-        """Take ``n`` contiguous ids if there are so many and nobody waits for them."""
+        """Take ``n`` contiguous ids if that many are buffered and no caller waits for them."""
         if not self.line:
             self._drop_short(n)
         return super().take_now(n)
 
     def _drop_short(self, n: int) -> None:
-        """Give up ids in front of a hole that are fewer than ``n``: whoever is next is above."""
+        """Discard runs shorter than ``n``: later callers must get higher ids."""
         self.stock.discard(self.hand.chain.drop_short(n), "short")
 
     def _install(self) -> None:
-        """Put nothing in hand: nobody takes one id at a time."""
+        """Expose no piece: no caller takes single ids."""
 
     def _serve(self) -> None:
         line = self.line
@@ -43,7 +43,7 @@ class RunOpening(SegmentOpening):
             line.fail(self.supply.overflow)
 
     def _missing(self, at_least: int = 0) -> int:
-        """Count the segments to buy now: at once as many as the first in line wants."""
+        """Count the segments to fetch now: at least as many as the first caller in line wants."""
         segments = super()._missing(at_least)
         if segments and self.line:
             segments = max(segments, -(-self.line.first.n // self.pace.step))
@@ -60,8 +60,8 @@ class RunChain(SegmentChainId):
     async def next_run(self, n: int) -> range:
         """Return ``n`` contiguous ids.
 
-        A cancelled call hands out nothing; ids that had already been set aside for it are a gap, as
-        is what was too short for it in front of them.
+        A cancelled call hands out nothing; ids that were already reserved for it are a gap, and so
+        are ids in front of them that were too few for it.
 
         Args:
             n: how many, at least 1.

@@ -1,4 +1,4 @@
-"""The id service: ids, segments and machine ids over HTTP and RESP.  Needs the ``server`` extra.
+"""The id service: ids, segments and machine ids over HTTP and RESP.  Requires the ``server`` extra.
 
 `App` is the ASGI application that ``aiocosid serve`` runs; `run` is that command.
 """

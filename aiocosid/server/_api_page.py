@@ -1,4 +1,4 @@
-"""The page that describes the API for people, drawn from its OpenAPI document.  Pure."""
+"""The page that describes the API for people, rendered from its OpenAPI document.  No I/O."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def api_page(document: Tree, *, version: str) -> str:
 
     Args:
         document: the OpenAPI document.
-        version: of the static files.
+        version: the version of the static files.
     """
     info: Mapping[str, str] = document["info"]
     operations = {
@@ -83,7 +83,7 @@ def _entry(name: str, summary: str) -> str:
 
 
 def _key(name: str) -> str:
-    """Return an anchor."""
+    """Return the anchor for a name."""
     return "-".join("".join(c if c.isalnum() else " " for c in name).lower().split())
 
 
@@ -122,7 +122,7 @@ def _link(body: Tree) -> str:
 
 
 def _errors(operations: Iterable[Tree]) -> ViewTable:
-    """Return the errors of all operations: each has one meaning."""
+    """Return the errors of all operations; each error has one meaning."""
     found = {
         status: answer["description"]
         for each in operations
@@ -167,7 +167,7 @@ def _default(schema: Tree, *, is_needed: bool) -> Shown:
 
 
 def _type(schema: Tree) -> str:
-    """Return what a value may be, in words."""
+    """Return the type of a value in words."""
     if "anyOf" in schema:
         return " or ".join(map(_type, schema["anyOf"]))
     if "enum" in schema:

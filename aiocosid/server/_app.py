@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ("App",)
 
 BUSIEST: Final = 2
-"""Native routes that come before those of dialects: ids and segments."""
+"""How many native routes come before those of the dialects: ids and segments."""
 
 BUG: Final = Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "bug")
 
@@ -54,8 +54,8 @@ class App:
     """The id service as an ASGI application, for any ASGI server.
 
     Attributes:
-        service: what its protocols share.
-        resp: the commands of RESP; None for HTTP only.
+        service: the service that all protocols share.
+        resp: the RESP commands; None for HTTP only.
     """
 
     def __init__(
@@ -78,24 +78,28 @@ class App:
         """Describe the service; nothing is opened yet.
 
         Args:
-            provider: its generators; opened and closed by the lifespan of this application, as
-                `connect` or `configure` returns it, or what makes one.
-            store: the store of segments and machine ids, opened and closed by the lifespan too; by
-                default the provider's own.
+            provider: provides the generators: a provider from `connect` or `configure`, or a
+                function that creates one.  The application's lifespan opens and closes it.
+            store: the store of segments and machine ids, also opened and closed by the lifespan; by
+                default the provider's store.
             namespace: the namespace of counters that are named without one.
-            tokens: who may do what; without any, everybody may do everything.
-            limits: what one request may ask for.
-            create: whether asking for an unknown name creates a segment chain on the store.
-            unix_tokens: whether callers on Unix sockets need a token, if others do.  False if the
-                socket is for its owner alone: a proxy in front of it would need none.
-            offers: what it does at all, whatever a token allows; a broker offers no ``admin``.
-            hosts: the names of its hosts, in which ``*`` stands for any characters.  A request
-                without a token may name these, ``localhost`` and addresses; a Unix socket has none.
-            receipt_key: a secret that all servers of the store share: after the store has lost its
-                machine ids, clients that show a token keep theirs.  Without it they have to wait.
-            dialects: other systems' protocols to speak, as `dialects.leaf.routes`.
-            resp: the commands of RESP, as `dialects.resp.commands` returns them; None to speak
-                HTTP only.  It needs ``aiocosid serve``, whose sockets speak both.
+            tokens: which tokens allow what; without tokens, every caller may do everything.
+            limits: the limits of one request.
+            create: whether a request for an unknown name creates a segment chain on the store.
+            unix_tokens: whether callers on Unix sockets need a token if others do.  Set it to False
+                only if the socket is for its owner alone: a proxy in front of it would then need no
+                token.
+            offers: the scopes that the server offers at all, whatever a token allows; a broker
+                offers no ``admin``.
+            hosts: the names of the server's hosts; ``*`` matches any characters.  A request without
+                a token may name these, ``localhost`` or an address.  Unix sockets do not check
+                this.
+            receipt_key: a secret that all servers of the store share.  With it, clients that show a
+                token keep their machine ids after the store has lost them; without it, they must
+                wait.
+            dialects: routes for other systems' protocols, for example from `dialects.leaf.routes`.
+            resp: the RESP commands from `dialects.resp.commands`; None to speak HTTP only.  RESP
+                needs ``aiocosid serve``, whose sockets speak both protocols.
             dashboard: whether ``/`` and ``/dashboard`` show the operator's page.
         """
         self.service: Service = Service(
@@ -112,7 +116,7 @@ class App:
         )
         self._has_dashboard = dashboard
         self.resp: Mapping[bytes, Command | Adder] | None = resp
-        # They are tried one after the other, so the busiest come first.
+        # Routes are tried one after the other, so the busiest come first.
         native = routes_of(
             self.service,
             (
@@ -131,7 +135,7 @@ class App:
         theirs = filter(None, chain.from_iterable(zip_longest(*spoken.values())))
         routes = [*native[:BUSIEST], *theirs, *native[BUSIEST:]]
         self._direct = Direct(routes)
-        # Another path than the one that was asked for would take an id.
+        # A redirect could take an id at another path than the requested one.
         self._app: Any = Router(routes, redirect_slashes=False, lifespan=self.running)
 
     def __repr__(self) -> str:
@@ -139,8 +143,8 @@ class App:
         return f"<{type(self).__name__} of {self.service!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection's request, or the application's life."""
-        scope["app"] = self  # so that the framework raises what it refuses
+        """Serve one request of a connection, or the application's lifespan."""
+        scope["app"] = self  # makes the framework raise its refusals
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -152,11 +156,11 @@ class App:
             problem = error
         except CosIdError as error:
             problem = problem_of(error)
-        except HTTPException as error:  # an unknown path, a wrong method
+        except HTTPException as error:  # an unknown path or a wrong method
             kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
             problem = Problem(error.status_code, kind, headers=dict(error.headers or {}))
-        except Exception as error:  # noqa: BLE001 - whatever a bug raises
-            # It is answered without a trace of what went wrong, which is in the log.
+        except Exception as error:  # noqa: BLE001 - any bug
+            # The answer contains no details of the failure; they are in the log.
             FAILURES.note(error, "a request has failed", trace=True)
             problem = BUG
         if problem is not None and not sending.status:
@@ -167,10 +171,10 @@ class App:
 
     @asynccontextmanager
     async def running(self, _app: object = None) -> AsyncGenerator[None]:
-        """Keep the service open; an ASGI server does so by the lifespan protocol.
+        """Keep the service open; an ASGI server does this through the lifespan protocol.
 
         Raises:
-            CosIdError: as the provider's opening.
+            CosIdError: as for opening the provider.
         """
         service = self.service
         async with AsyncExitStack() as stack:
@@ -184,6 +188,6 @@ class App:
 
 
 def _name_of(dialect: Dialect) -> str:
-    """Return the module that a dialect's routes are from."""
+    """Return the name of the module that defines a dialect's routes."""
     module: str = getattr(dialect, "func", dialect).__module__
     return module.rpartition(".")[2]

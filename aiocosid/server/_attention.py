@@ -1,4 +1,4 @@
-"""What an operator has to know at a glance: what ends soon, and what is wrong.  Pure."""
+"""Conditions that an operator must see at a glance: problems, and what will soon end.  No I/O."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ATTENTION: Final = ("What", "Name", "How it stands")
 DAYS: Final = 14
 DAY: Final = 86_400  # seconds
 MS: Final = 1000
-MOST_AHEAD: Final = 300.0  # seconds that a mark may be ahead of the clock; leases want 90
-FULL: Final = 0.9  # of all ids
+MOST_AHEAD: Final = 300.0  # seconds that a fence may be ahead of the clock; leases need 90
+FULL: Final = 0.9  # the share of all ids that is used
 
 
 def attention_rows(
@@ -36,14 +36,15 @@ def attention_rows(
     certificate_ms: int | None,
     now_ms: int,
 ) -> list[Row]:
-    """Return the rows, those that are urgent first.
+    """Return the rows, urgent ones first.
 
     Args:
         reports: the state of each generator, by its name.
-        readings: what the stores have answered.
-        tokens: those of the server.
-        certificate_ms: when its certificate ends; None without one.
-        now_ms: the present time.
+        readings: the answers of the stores.
+        tokens: the server's tokens.
+        certificate_ms: when the server's certificate expires, unix time in milliseconds; None
+            without one.
+        now_ms: the present time, unix time in milliseconds.
     """
     rows = chain(
         _counters_in_need(reports),

@@ -1,4 +1,4 @@
-"""The broker of one host: one process that buys ids for all others."""
+"""The broker of one host: one process that reserves ids for all others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ __all__ = ("SOCKET", "run_broker")
 
 MODE: Final = re.compile(r"0?[0-7]{3}")
 OFFERS: Final = (TokenScope.IDS, TokenScope.SEGMENTS, TokenScope.MACHINES, TokenScope.READ)
-"""All that workers need.  Everyone who can open the socket could raise a floor to the end."""
+"""The scopes that workers need.  With more, any process that can open the socket could raise a
+floor to the maximum.
+"""
 
 KEY_BYTES: Final = 32
 
@@ -34,28 +36,29 @@ SOCKET: Final = "/run/aiocosid/broker.sock"
 def run_broker(settings: Settings, options: BrokerOptions, /) -> None:
     """Run the broker of a host on a Unix socket, in this process, until a signal ends it.
 
-    Workers use it as their store: ``aiocosid+unix:///run/aiocosid/broker.sock``.  It buys spans of
-    each counter from the store at the top of the settings, and cuts their segments in memory.  Its
-    generators serve `RemoteId`; so all workers together need one machine id.
+    Workers use it as their store: ``aiocosid+unix:///run/aiocosid/broker.sock``.  The broker
+    reserves spans of each counter in the store at the top of the settings, and splits them into
+    segments in memory.  Its generators serve `RemoteId`, so all workers together need only one
+    machine id.
 
     Args:
-        settings: as `load_settings` returns them; what is in ``[server]`` about addresses,
-            processes and the protocols of other systems is not used.
-        options: the keyword arguments: see `BrokerOptions`.
+        settings: the settings, as `load_settings` returns them.  The keys of ``[server]`` for
+            addresses, processes and other systems' protocols are not used.
+        options: the keyword arguments of `BrokerOptions`.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
-        InvalidArgumentError: the settings have no store at the top, or a store in memory; the mode
-            is none, or the socket cannot be had.
+        InvalidArgumentError: the settings have no store at the top, or only a store in memory; the
+            mode is not valid; or the socket cannot be used.
         CosIdError: the generators cannot be opened.
-        KeyboardInterrupt: SIGINT has ended it, in order.
+        KeyboardInterrupt: SIGINT has ended it in an orderly way.
     """
     if any(url.startswith("memory:") for url, *_ in configured_stores(settings)):
-        expected = "one that outlives the broker, which would begin at 1 again with each start"
-        raise InvalidArgumentError("store", "memory:", expected=expected)
+        rule = "must outlive the broker: after each start it would begin at 1 again"
+        raise InvalidArgumentError("store", "memory:", rule)
     socket, mode = options.socket, options.mode
     if mode is not None and not MODE.fullmatch(mode):
-        raise InvalidArgumentError("mode", mode, expected="three octal digits, for example 660")
+        raise InvalidArgumentError("mode", mode, "must be three octal digits, for example 660")
     if socket is not None:
         listen = f"unix:{socket}"
     elif os.environ.get("LISTEN_FDS"):
@@ -67,9 +70,9 @@ def run_broker(settings: Settings, options: BrokerOptions, /) -> None:
         update={
             "listen": [listen],
             "workers": 1,
-            # The socket is the workers' own, unless the settings say something else.
+            # Only the workers can open the socket, unless the settings say otherwise.
             "unix_tokens": "unix_tokens" in given and settings.server.unix_tokens,
-            # A worker has no token, and no right to say that it held a machine id.
+            # A worker has no token, and may not assert that it held a machine id.
             "receipt_key": settings.server.receipt_key or token_hex(KEY_BYTES),
             "resp": settings.server.resp or RespSettings(),
             "unix_mode": mode or settings.server.unix_mode,

@@ -1,4 +1,4 @@
-"""What the server can do now: one judgement, for balancers and for people.  Pure."""
+"""What the server can do now: one answer, for load balancers and for people.  No I/O."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class Condition:
     """What the server can do now.
 
     Attributes:
-        status: ``up``; ``degraded``, if only a part of it is served, or nothing but the ids in
-            hand; or ``down``.
+        status: ``up``; ``degraded`` if it serves only a part, or only buffered ids; or ``down``.
         reasons: what is wrong, without the names of generators, hosts and users.
         is_ready: whether a balancer should send requests here.
     """
@@ -35,10 +34,10 @@ def condition_of(
     """Return what the server can do.
 
     Args:
-        health: its generators'; None while they are not open.
-        failing: why stores give no answer.
-        stores: how many there are.
-        is_draining: whether it drains.
+        health: the health of its generators; None while they are not open.
+        failing: the reasons why stores do not answer.
+        stores: the number of stores.
+        is_draining: whether the server is draining.
     """
     reasons = ["draining"] if is_draining else []
     if health is None:
@@ -50,7 +49,7 @@ def condition_of(
         reasons.append(f"{what} no answer ({', '.join(sorted({*failing.values()}))})")
     reasons += _of_generators(states)
     are_down = [each for each in states if each["status"] == "down"]
-    # A quarantine is everybody's: another server has no machine ids either.
+    # A quarantine affects all servers: no other server has machine ids either.
     do_wait = bool(are_down) and all("quarantineLeft" in each for each in are_down)
     is_part = do_wait and len(are_down) < len(states)
     is_down = (bool(are_down) and not is_part) or (is_cut_off and not states)
@@ -60,7 +59,7 @@ def condition_of(
 
 
 def _status(state: Mapping[str, Any], is_cut_off: bool) -> Any:  # noqa: ANN401, FBT001 - a text
-    """Return a generator's status; without a store it has the ids in hand, if it has any."""
+    """Return a generator's status; without a store it still has its buffered ids, if any."""
     has_store = "remaining" in state or "machineId" in state
     if not is_cut_off or not has_store or state["status"] == "down":
         return state["status"]

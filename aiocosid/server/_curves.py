@@ -1,4 +1,4 @@
-"""The last ten minutes as small curves: what they show, and how they are drawn.  Pure."""
+"""The last ten minutes as small curves: their values and their drawing.  No I/O."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ HEIGHT: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was so at one moment; None for what is not known.
+    """The values at one moment; None for unknown values.
 
     Attributes:
-        rate: ids a second that the generators handed out.
-        seconds_left: how long the ids in hand of the generator that is worst off last.
-        latency: seconds that the slowest store needed for its last answer.
-        failures: calls to stores that failed since the last sample, and stores that give no answer.
+        rate: ids per second that the generators issued.
+        seconds_left: seconds for which the buffered ids last, for the generator that runs out
+            first.
+        latency: seconds that the slowest store took for its last answer.
+        failures: the number of store calls that failed since the last sample, plus the stores that
+            do not answer.
     """
 
     rate: float | None
@@ -42,7 +44,7 @@ class History:
     """The samples of the last ten minutes.
 
     Attributes:
-        samples: the samples, the latest at the end.
+        samples: the samples, with the latest at the end.
     """
 
     __slots__ = ("_before", "samples")
@@ -61,15 +63,15 @@ class History:
         seconds_left: float | None,
         latency: float | None,
     ) -> None:
-        """Take a sample.
+        """Add a sample.
 
         Args:
             now: monotonic seconds.
-            ids: handed out so far; fewer than before after a generator was opened again.
-            failures: calls that have failed so far.
-            silent: stores that give no answer now.
-            seconds_left: as a sample has it.
-            latency: as a sample has it.
+            ids: ids issued so far; fewer than before if a generator was reopened.
+            failures: calls that failed so far.
+            silent: stores that do not answer now.
+            seconds_left: as in `Sample`.
+            latency: as in `Sample`.
         """
         before, self._before = self._before, (now, ids, failures)
         rate = failed = None
@@ -84,10 +86,10 @@ class Curve:
     """One curve.
 
     Attributes:
-        key: names it.
-        title: what it shows.
-        text: the latest value, and the worst one.
-        path: what is drawn, as SVG has it.
+        key: the curve's key.
+        title: the curve's title.
+        text: the latest and the worst value.
+        path: the SVG path.
     """
 
     key: str
@@ -96,7 +98,7 @@ class Curve:
     path: str
 
     def as_tree(self) -> dict[str, str]:
-        """Return what changes, ready for JSON."""
+        """Return the parts that change, ready for JSON."""
         return {"text": self.text, "path": self.path}
 
 
@@ -126,7 +128,7 @@ def curves_of(samples: Sequence[Sample]) -> list[Curve]:
 
 
 def path_of(values: Sequence[float | None]) -> str:
-    """Return a path that ends at the right, with a gap where nothing is known."""
+    """Return a path that ends at the right, with gaps at unknown values."""
     return " ".join(_steps(values))
 
 
@@ -138,5 +140,5 @@ def _steps(values: Sequence[float | None]) -> Iterator[str]:
             x, y = WIDTH * at / (KEPT - 1), HEIGHT - 1 - (HEIGHT - 2) * value / top
             yield f"{'L' if is_drawing else 'M'}{x:.1f} {y:.1f}"
             if not is_drawing:
-                yield "h0.1"  # a point that stands alone is seen
+                yield "h0.1"  # makes a single point visible
         is_drawing = value is not None

@@ -86,7 +86,7 @@ def operations(service: Service) -> Sequence[HttpOperation]:
         if name not in contents:
             raise Problem(HTTPStatus.NOT_FOUND, "not-found")
         headers = {
-            "cache-control": "public, max-age=86400",  # its address changes with its content
+            "cache-control": "public, max-age=86400",  # its URL changes with its content
             "x-content-type-options": "nosniff",
         }
         return HttpAnswer(contents[name], STATIC[name], headers=headers)
@@ -121,7 +121,7 @@ class _Asked:
         """Return a field, without surrounding blanks.
 
         Raises:
-            Problem: it is missing or empty.
+            Problem: the field is missing or empty.
         """
         found = self.fields.get(name, "").strip()
         if not found:
@@ -288,7 +288,7 @@ class _Dashboard:
         )
 
     async def _evict(self, asked: _Asked) -> ActionResult:
-        """Take a machine id from a holder that has died."""
+        """Evict the holder of a machine id that has died."""
         service, namespace = self._service, asked.text("namespace")
         machine_id = whole(asked.fields, "machine_id")
         service.check(asked.access, TokenScope.ADMIN, namespace)
@@ -304,7 +304,7 @@ class _Dashboard:
 
 
 def _as_page(scope: Scope, html: str, status: int = HTTPStatus.OK) -> HttpAnswer:
-    body = html.encode(errors="backslashreplace")  # a name may hold half a surrogate pair
+    body = html.encode(errors="backslashreplace")  # a name may contain a lone surrogate
     headers = HEADERS
     if "gzip" in _headers(scope).get("accept-encoding", ""):
         body, headers = compress(body, LEVEL), {**HEADERS, "content-encoding": "gzip"}

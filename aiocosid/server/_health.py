@@ -1,4 +1,4 @@
-"""Health: whether the server lives, and whether it can hand out ids.  It needs no token."""
+"""Health: whether the server is running, and whether it can issue ids.  It needs no token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _live(_call: HttpCall) -> HttpAnswer:
 
 
 async def _ready(call: HttpCall) -> HttpAnswer:
-    """Answer 200 if each generator can hand out ids, and the server stays."""
+    """Answer 200 if each generator can issue ids, and the server is not draining."""
     service = call.service
     found = service.condition
     tree: dict[str, object] = {"status": found.status}
@@ -49,7 +49,7 @@ OPERATIONS: Final = (
 
 def _may_see_names(service: Service, scope: Scope) -> bool:
     if needs_token(service, scope) and bearer_of(scope) is None:
-        return False  # a probe, whose missing token is none of those that are counted
+        return False  # a probe's missing token is not counted
     try:
         return access_of(service, scope).allows(TokenScope.READ)
     except Problem:

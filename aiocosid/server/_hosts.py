@@ -1,7 +1,7 @@
-"""Which names a server answers to.  Pure.
+"""The host names to which a server answers.  No I/O.
 
-A page of another site may have the name of its own host resolve to this server's address: to the
-browser they are one site then.  The name in the request tells them apart.
+Another site may make its own host name resolve to this server's address, so that a browser treats
+both as one site.  The host name in the request tells them apart.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ LOCAL = "localhost", "*.localhost"
 
 
 class Hosts:
-    """Names of hosts: addresses and ``localhost`` in any case, and those that are given."""
+    """Host names: any address, ``localhost`` in any case, and the given names."""
 
     __slots__ = ("_names",)
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """Take the names; in each ``*`` stands for any characters."""
+        """Store the names; ``*`` in a name matches any characters."""
         self._names = (*LOCAL, *(each.lower() for each in names))
 
     def allow(self, host: bytes) -> bool:
-        """Return whether a request may name that host, which may have a port."""
+        """Return whether a request may name this host, which may include a port."""
         return _is_allowed(host, self._names)
 
 

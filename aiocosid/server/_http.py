@@ -1,4 +1,4 @@
-"""Requests and answers without a framework's objects: half of what a request costs is those."""
+"""Requests and answers without a framework's objects, which would double a request's cost."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ __all__ = (
 JSON: Final = b"application/json"
 TEXT: Final = b"text/plain; charset=utf-8"
 
-OWN_SITE: Final = {b"same-origin", b"none"}  # of Sec-Fetch-Site; none: the address bar
+OWN_SITE: Final = {b"same-origin", b"none"}  # of Sec-Fetch-Site; "none" is the address bar
 BEARER: Final = b"Bearer "
 NO_STORE: Final = {"cache-control": "no-store"}
 FORM: Final = b"application/x-www-form-urlencoded"
-MOST_DIGITS: Final = 20  # of a number in a query
+MOST_DIGITS: Final = 20  # maximum digits of a number in a query
 
 EVERYTHING: Final = Access()
 
 
 class Sending:
-    """Sends an answer as an ASGI server does, or at once where ours takes it whole.
+    """Sends an answer through ASGI, or at once where our server takes it as a whole.
 
-    To HEAD it sends no body.
+    It answers HEAD without a body.
 
     Attributes:
-        status: of the answer; 0 before.
+        status: the answer's status; 0 before there is one.
     """
 
     __slots__ = ("_is_head", "_send", "_send_whole", "status")
 
     def __init__(self, send: Send, *, is_head: bool) -> None:
-        """Send to a server, or to what is in front of it, which then sees each message."""
+        """Send to a server, or to the layer in front of it, which then sees each message."""
         self.status: int = 0
         self._send, self._is_head = send, is_head
         server: Any = getattr(send, "__self__", None)
@@ -77,7 +77,7 @@ class Sending:
         return self._send(message)
 
     def whole(self, status: int, content_type: bytes, body: bytes) -> bool:
-        """Send an answer that no cache may keep; return whether the server takes it so."""
+        """Send an answer that no cache may keep; return whether the server accepted it whole."""
         if self._send_whole is None:
             return False
         head = b"content-type: %b\r\ncontent-length: %d\r\ncache-control: no-store\r\n\r\n"
@@ -92,11 +92,11 @@ class HttpAnswer(NamedTuple):
 
     Attributes:
         body: the whole body.
-        content_type: its type.
+        content_type: the body's content type.
         status: the HTTP status.
         headers: further headers.
-        release: gives back the room that a long answer needs until it is read; None for a short
-            one.
+        release: releases the capacity that a long answer occupies until it is read; None for a
+            short answer.
     """
 
     body: bytes
@@ -109,7 +109,7 @@ class HttpAnswer(NamedTuple):
 async def send_answer(send: Send, answer: HttpAnswer) -> None:
     """Send an answer, which no cache may keep unless its headers say so.
 
-    Of a long one it returns when the client has read most of it.
+    For a long answer it returns once the client has read most of it.
     """
     body, content_type, status, headers, release = answer
     direct = send if isinstance(send, Sending) and not headers and release is None else None
@@ -125,14 +125,14 @@ async def send_answer(send: Send, answer: HttpAnswer) -> None:
             await send({"type": "http.response.body", "body": body})
             return
         await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})  # waits until the other is written
+        await send({"type": "http.response.body", "body": b""})  # waits until the body is written
     finally:
         if release is not None:
             release()
 
 
 def answer_of(problem: Problem, **more: object) -> HttpAnswer:
-    """Return problem details, with further fields."""
+    """Return problem details, with additional fields."""
     content_type = CONTENT_TYPE.encode()
     return HttpAnswer(problem.body(**more), content_type, problem.status, problem.headers)
 
@@ -149,7 +149,7 @@ def bearer_of(scope: Scope) -> str | None:
 
 
 class Guarded(Protocol):
-    """What says who may send requests, as `Service` does."""
+    """Decides who may send requests, as `Service` does."""
 
     tokens: Tokens
     hosts: Hosts
@@ -163,7 +163,7 @@ def access_of(service: Guarded, scope: Scope) -> Access:
     """Return what the sender of a request may do.
 
     Raises:
-        Problem: it needs a token, and has none that is valid.
+        Problem: the request needs a token and has no valid one.
     """
     if needs_token(service, scope):
         found = scope[ACCESS] = service.access(bearer_of(scope), SYSTEM_CLOCK.now_ms())
@@ -174,13 +174,13 @@ def access_of(service: Guarded, scope: Scope) -> Access:
 
 
 def needs_token(service: Guarded, scope: Scope) -> bool:
-    """Return whether the sender of a request has to show a token."""
+    """Return whether the sender of a request must show a token."""
     server = _server_of(scope)
     return service.tokens.needed_at(server[0] if server[1] is None else server)
 
 
 def _server_of(scope: Scope) -> tuple[str, int | None]:
-    """Return our end; ASGI names a Unix socket by its path, and None instead of a port."""
+    """Return our end; ASGI names a Unix socket by its path, with None instead of a port."""
     found: tuple[str, int | None] = scope.get("server") or ("", 0)
     return found
 
@@ -188,11 +188,11 @@ def _server_of(scope: Scope) -> tuple[str, int | None]:
 def check_host(service: Guarded, scope: Scope) -> None:
     """Raise if a request without a token names another host than this one.
 
-    A page of that host could send it, and would look like one of our own.  No page reaches a Unix
-    socket.
+    A page of that host could send the request, and would look like our own page.  No page can reach
+    a Unix socket.
 
     Raises:
-        Problem: it does.
+        Problem: the request names another host.
     """
     if _server_of(scope)[1] is None:
         return
@@ -203,7 +203,7 @@ def check_host(service: Guarded, scope: Scope) -> None:
 
 
 def check_many(scope: Scope, access: Access) -> None:
-    """Raise if any page could have a browser take many ids: an image of it is fetched with GET.
+    """Raise if any page could make a browser take many ids: a page's images are fetched with GET.
 
     Raises:
         Problem: the request is GET, and its sender has shown no token.
@@ -218,10 +218,10 @@ def check_many(scope: Scope, access: Access) -> None:
 def check_site(scope: Scope) -> None:
     """Raise if a browser says that a page of another site sends the request.
 
-    Where callers need no token, any page that somebody looks at could take ids.
+    Where callers need no token, any page that is open in a browser could take ids.
 
     Raises:
-        Problem: it does.
+        Problem: the request comes from another site.
     """
     headers: dict[bytes, bytes] = dict(scope["headers"])
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
@@ -236,27 +236,27 @@ def check_site(scope: Scope) -> None:
 
 
 def query_of(scope: Scope) -> dict[str, str]:
-    """Return the parameters of a request's query; of several with one name the last counts."""
+    """Return the parameters of a request's query; the last of several with one name counts."""
     found: bytes = scope["query_string"]
     if not found:
         return {}
     text = found.decode("latin-1")
     if "%" in text or "+" in text:
         return dict(parse_qsl(text, keep_blank_values=True))
-    # The same, in a fifth of the time.
+    # This gives the same result in a fifth of the time.
     pairs = (each.partition("=") for each in text.split("&") if each)
     return {name: value for name, _, value in pairs}
 
 
 def parts_of(scope: Scope, prefix: str) -> list[str]:
-    """Return the parts of a path behind a prefix, decoded one by one: ``%2F`` belongs to a name.
+    """Return the parts of a path after a prefix, decoded one by one: ``%2F`` belongs to a name.
 
     Args:
-        scope: the request's.
-        prefix: as the route has it; behind the path at which the application is mounted.
+        scope: the scope of the request.
+        prefix: the route's prefix, after the path at which the application is mounted.
 
     Raises:
-        Problem: a part is no UTF-8.
+        Problem: a part is not UTF-8.
     """
     raw: bytes | None = scope.get("raw_path")
     path: str = scope["path"] if raw is None else raw.decode("latin-1")
@@ -274,10 +274,10 @@ def parts_of(scope: Scope, prefix: str) -> list[str]:
 
 
 async def form_of(scope: Scope, receive: Receive, at_most: int) -> dict[str, str]:
-    """Return the parameters of the query, and of a form in the body; the query's count.
+    """Return the parameters of the query and of a form in the body; the query's take precedence.
 
     Raises:
-        Problem: the body is longer than allowed, or the client has gone.
+        Problem: the body is longer than allowed, or the client has disconnected.
     """
     query = query_of(scope)
     if scope["method"] == "GET":
@@ -293,15 +293,15 @@ def whole(query: Mapping[str, str], name: str, default: int | None = None) -> in
     """Return a parameter that is a whole number in decimal digits.
 
     Raises:
-        Problem: it is missing without a default, or something else.
+        Problem: the parameter is missing without a default, or is not such a number.
     """
     text = query.get(name)
     if text is None and default is not None:
         return default
     is_number = text is not None and text.isascii() and text.isdecimal()
     if text is None or not is_number or len(text) > MOST_DIGITS:
-        wrong = "is missing: it" if text is None else "is no such thing: it"
-        detail = f"{name} {wrong} has to be a whole number in decimal digits, as {name}=1000"
+        missing = " is missing: it" if text is None else ""
+        detail = f"{name}{missing} must be a whole number in decimal digits, as in {name}=1000"
         raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
     return int(text)
 
@@ -310,7 +310,7 @@ async def body_of(scope: Scope, receive: Receive, at_most: int) -> bytes:
     """Return a request's whole body.
 
     Raises:
-        Problem: it is longer than allowed, or the client has gone.
+        Problem: the body is longer than allowed, or the client has disconnected.
     """
     too_long = Problem(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -1,7 +1,7 @@
-"""Machine ids for callers that know nothing but their own name, as CosId's clients.
+"""Machine ids for callers that know only their own name, such as CosId's clients.
 
-Everything is in the store: another server, or this one after a restart, renews what this one has
-handed out.
+All state is in the store: another server, or this one after a restart, can renew the machine ids
+that this server granted.
 """
 
 from __future__ import annotations
@@ -40,73 +40,75 @@ UNKNOWN: Final = "unknown-instance"
 RESTING_MS: Final = 1000
 """Milliseconds from the last renewal of a machine id to the answer to its next owner.
 
-A client may issue ids in the very second that it is told.
+A client may issue ids in the very second in which it receives the answer.
 """
 
 LONGEST_WAIT_MS: Final = 5000
-"""Milliseconds that a take waits here until the id can be used; one that needs longer is refused.
+"""Milliseconds that a request waits until its id can be used; if that takes longer, it is refused.
 
-A client that is told a later time than its clock's waits for 500 ms at most.  Otherwise its start
-fails, and the id stays taken until the safe guard has passed.
+A client that is told a time later than its clock's waits for at most 500 ms.  If more is needed,
+its start fails, and the id stays taken until the safe guard has passed.
 """
 
 SHORT_WAIT_MS: Final = 2000
-"""An id that can be used so soon is taken before a new one; the caller waits for it."""
+"""An id that can be used within this time is preferred to a new id; the caller waits for it."""
 
 MOST_GUARD_MS: Final = 3_600_000
-"""Milliseconds: the namespace remembers no longer safe guard of a caller.
+"""Milliseconds: the longest safe guard of a caller that the namespace records.
 
-It lengthens everybody's: with an endless one no machine id of the namespace would expire again.
+It applies to all instances: with an endless one, no machine id of the namespace would ever expire
+again.
 """
 
 SIGN: Final = "cosid-"
-"""Begins the tokens of ids that were taken here; their callers know none."""
+"""The prefix of the tokens of ids that were taken here; their callers know no token."""
 
 REMEMBERED: Final = 10_000
 
 
 class InstanceMachines:
-    """Takes, renews and releases the machine id of an instance, by its instance id alone.
+    """Takes, renews and releases the machine id of an instance, given only its instance id.
 
-    With an ``owner`` its callers, who show no token, have no id that others have taken.
+    With an ``owner``, its callers, which show no token, never hold an id that others have taken.
 
-    A caller names neither its machine id nor a token, and keeps no fence.  So its id belongs to
-    the access that took it, and within that it is treated as CosId's own processes on the store:
-    only time protects its id.  It loses the id when it has not
-    renewed for the safe guard of the instance that takes it, and two callers with one instance id
-    share an id without noticing.  Beyond that the rules are those of all machine ids: a stable
-    instance keeps its id, a namespace has one width, and after a loss of the store's data nobody is
-    handed one before the quarantine has ended.
+    A caller names neither its machine id nor a token, and keeps no fence.  So its id belongs to the
+    access that took it, and within that access it is treated like CosId's own processes on the
+    store: only time protects its id.  It loses the id if it has not renewed for the safe guard of
+    the instance that takes it, and two callers with one instance id share an id without noticing.
+    Otherwise the rules for all machine ids apply: a stable instance keeps its id, a namespace has
+    one width, and after a loss of the store's data no machine id is granted before the quarantine
+    has ended.
 
-    What is remembered here only tells "lost" from "unknown"; both refuse.
+    The state kept here only distinguishes "lost" from "unknown"; both are refusals.
     """
 
     __slots__ = ("_owner", "_seen", "_service")
 
     def __init__(self, service: Service, *, owner: str = "") -> None:
         self._service, self._owner = service, owner
-        self._seen: OrderedDict[tuple[str, str, str], int] = OrderedDict()  # by owner as well
+        # The key includes the owner.
+        self._seen: OrderedDict[tuple[str, str, str], int] = OrderedDict()
 
     async def take(
         self, access: Access, namespace: str, who: InstanceId, *, bits: int, safe_guard: float
     ) -> MachineGrant:
-        """Take a machine id: the instance's own, else one given back, a new one, an expired one.
+        """Take a machine id: the instance's own, else a released, a new, or an expired one.
 
         Args:
-            access: the caller's.
+            access: the caller's access.
             namespace: the namespace of the machine ids.
             who: the instance.
             bits: the width, 1 to 31.
             safe_guard: seconds without a renewal after which an id may be taken from its holder;
-                ``inf`` for never.  The namespace remembers an hour of it at most.
+                ``inf`` for never.  The namespace records at most an hour.
 
         Returns:
-            The id.  All times up to its floor, and the second after it, have passed.
+            The id.  All times up to its floor, and the second after the floor, have passed.
 
         Raises:
             Problem: the former owner's ids are too far ahead.
-            MachineIdOverflowError: all are held.
-            CosIdError: an argument is refused; the store refuses or cannot be reached.
+            MachineIdOverflowError: all machine ids are held.
+            CosIdError: an argument is not valid; the store refuses or cannot be reached.
             Problem: the id could not be renewed.
         """
         self._machines(namespace, who)
@@ -115,7 +117,7 @@ class InstanceMachines:
             instance=who.text,
             stable=who.stable,
             guard_ms=min(guard_ms_of(safe_guard), MOST_GUARD_MS),
-            least_guard_ms=guard_ms_of(safe_guard),  # it takes no other's before
+            least_guard_ms=guard_ms_of(safe_guard),  # it takes no other instance's id before
             bits=bits,
             now_ms=now_ms,
             latest_ms=now_ms + SHORT_WAIT_MS,
@@ -131,7 +133,7 @@ class InstanceMachines:
         return took.grant
 
     async def _rest(self, access: Access, namespace: str, who: InstanceId, until_ms: int) -> None:
-        """Wait until an id that was taken can be used; give it back if that takes too long."""
+        """Wait until an id that was taken can be used; release it if that takes too long."""
         left_ms = until_ms - SYSTEM_CLOCK.now_ms()
         if left_ms > LONGEST_WAIT_MS:
             await self.release(access, namespace, who)
@@ -149,19 +151,19 @@ class InstanceMachines:
     ) -> int:
         """Renew the id that the instance holds, and return it.
 
-        In a quarantine it asserts the id, as a peer that renews in the store itself.
+        In a quarantine it asserts the id, like a process that renews in the store itself.
 
         Raises:
-            Problem: the instance holds none, of kind `UNKNOWN`.
-            MachineIdLostError: it held one, and has lost it.
-            CosIdError: an argument is refused; the store refuses or cannot be reached.
+            Problem: the instance holds no id; the problem is of kind `UNKNOWN`.
+            MachineIdLostError: the instance held an id and has lost it.
+            CosIdError: an argument is not valid; the store refuses or cannot be reached.
         """
         guard_ms = min(guard_ms_of(safe_guard), MOST_GUARD_MS)
         caller = self._caller(access, who, guard_ms)
         now_ms = SYSTEM_CLOCK.now_ms()
 
         def rule(snapshot: Snapshot, number: int, slot: MachineSlot) -> Decision:
-            token = (slot.record or MachineRecord()).token  # the caller has none
+            token = (slot.record or MachineRecord()).token  # the caller has no token
             bits = 0 if snapshot.space is None else snapshot.space.bits
             taken = GrantReceipt(number, max(slot.stamp_ms, 0), bits, token)
             return rules.renew(
@@ -173,15 +175,15 @@ class InstanceMachines:
         return number
 
     async def release(self, access: Access, namespace: str, who: InstanceId) -> None:
-        """Give back the id that the instance holds; a stable one stays its holder.
+        """Release the id that the instance holds; a stable instance stays its holder.
 
-        An id that has been lost is given back once.  One that was taken with a lease is left alone:
-        its holder gives it back, with the lease's token.  The fence stays: it is an earlier
-        holder's.
+        An id that has been lost can be released once.  An id that was taken with a lease is left
+        unchanged, because its holder releases it with the lease's token.  The fence stays, because
+        it belongs to an earlier holder.
 
         Raises:
-            Problem: the instance holds none, of kind `UNKNOWN`.
-            CosIdError: an argument is refused; the store refuses or cannot be reached.
+            Problem: the instance holds no id; the problem is of kind `UNKNOWN`.
+            CosIdError: an argument is not valid; the store refuses or cannot be reached.
         """
         caller = self._caller(access, who)
         now_ms = SYSTEM_CLOCK.now_ms()
@@ -235,7 +237,7 @@ class InstanceMachines:
         return own[0]
 
     def _machines(self, namespace: str, who: InstanceId) -> CellMachineIdDistributor:
-        """Return what finds the machine id of an instance by its name."""
+        """Return a distributor that finds an instance's machine id by its name."""
         store = self._service.store
         found = store.machine_id_distributor(namespace=namespace, instance_id=who)
         if not isinstance(found, CellMachineIdDistributor):
@@ -260,6 +262,6 @@ class InstanceMachines:
 
 
 def _is_given_here(slot: MachineSlot) -> bool:
-    """Return whether an id was taken here, or by a process of CosId's on the store itself."""
+    """Return whether an id was taken here, or by a CosId process on the store itself."""
     token = "" if slot.record is None else slot.record.token
     return not token or token.startswith(SIGN)

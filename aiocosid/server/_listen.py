@@ -1,4 +1,4 @@
-"""The connections of a process: which protocol each speaks, how many there are, how long they wait.
+"""The connections of a process: their protocols, their number, and how long they may wait.
 
 A connection is RESP if its first byte is ``*``, else HTTP.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ("CLOSE", "EitherProtocol", "Patience")
 
 CLOSE: Final = (b"connection", b"close")
-"""What says that a connection ends after an answer."""
+"""The header that says that a connection ends after an answer."""
 
 COLON, END = b": ", b"\r\n"
 
@@ -36,16 +36,16 @@ ARRAY: Final = b"*"
 """The first byte of each RESP command; no HTTP method begins with it."""
 
 MOST_HEAD: Final = 65_536
-"""Bytes of a request's line and headers."""
+"""Maximum bytes of a request's line and headers."""
 
 SLICE: Final = 256
-"""Bytes that the parser gets at a time; the requests in them are 14 at most."""
+"""Bytes that the parser receives at a time; they contain at most 14 requests."""
 
 TURN: Final = 32
-"""Slices before other connections have their turn."""
+"""Slices that are parsed before other connections get their turn."""
 
 AT_A_TIME: Final = 1000
-"""Connections that are looked at in one turn of the loop."""
+"""Connections that are checked in one loop turn."""
 
 RESP_IS_OFF: Final = b"-ERR RESP is off here: its table in the settings is [server.resp]\r\n"
 
@@ -56,7 +56,7 @@ TOO_LARGE: Final = (
 
 
 def app_of(config: Any) -> App:  # noqa: ANN401 - uvicorn's
-    """Return our application from within what uvicorn has put around it."""
+    """Return our application from inside the layers that uvicorn has put around it."""
     app: Any = config.loaded_app
     while not hasattr(app, "service"):
         app = app.app
@@ -65,7 +65,7 @@ def app_of(config: Any) -> App:  # noqa: ANN401 - uvicorn's
 
 
 class EitherProtocol(asyncio.Protocol):
-    """Becomes the protocol that the first byte belongs to; uvicorn makes one a connection."""
+    """Becomes the protocol that the first byte selects; uvicorn creates one per connection."""
 
     def __init__(self, config: Any, server_state: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
         self._config = config
@@ -74,7 +74,7 @@ class EitherProtocol(asyncio.Protocol):
         self.transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first byte; close a connection that is one too many."""
+        """Wait for the first byte; close the connection if there are too many."""
         self.transport = transport
         if len(self._connections) >= app_of(self._config).service.limits.connections:
             self.transport.abort()
@@ -82,7 +82,7 @@ class EitherProtocol(asyncio.Protocol):
         self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand the connection over."""
+        """Hand the connection over to its protocol."""
         app = app_of(self._config)
         self._connections.discard(self)
         chosen: asyncio.Protocol
@@ -104,33 +104,33 @@ class EitherProtocol(asyncio.Protocol):
         self._connections.discard(self)
 
     def shutdown(self) -> None:
-        """Close: nothing has been asked."""
+        """Close the connection: no request has arrived."""
         self.transport.close()
 
 
 class _HttpProtocol(HttpToolsProtocol):
-    """HTTP whose heads have a limit, and whose requests do not queue up; uvicorn's has neither.
+    """HTTP with limited heads and no queue of requests, both of which uvicorn's protocol lacks.
 
-    The parser gets what has arrived in slices, and none while a request waits behind another.  So a
-    connection holds the requests of one slice, and the bytes of one read.
+    The parser receives the data in slices, and none while a request waits behind another.  So a
+    connection holds at most the requests of one slice and the bytes of one read.
     """
 
-    cycle: Any  # one request and its answer; None before the first
-    _head = 0  # bytes since the last head, or part of a body, has ended
+    cycle: Any  # the current request and its answer; None before the first
+    _head = 0  # bytes since the end of the last head or body part
     _body = 0  # bytes of the last request's body so far
-    _rest = b""  # what was read last, if the parser has not got all of it,
-    _at = 0  # and how much of it the parser has got
-    _turn: asyncio.Handle | None = None  # goes on with it
-    _is_noted = False  # whether it holds bytes of what is not whole
+    _rest = b""  # the last data read, if the parser has not received all of it
+    _at = 0  # how much of it the parser has received
+    _turn: asyncio.Handle | None = None  # continues with the rest
+    _is_noted = False  # whether it holds bytes of an incomplete request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start the connection."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self.flow: _Flow = _Flow(transport)  # type: ignore[arg-type]
         self._service: Service = app_of(self.config).service
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End the connection."""
         if self._turn is not None:
             self._turn.cancel()
         self._rest = b""
@@ -138,13 +138,13 @@ class _HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def abort(self) -> None:
-        """End at once; what it holds goes now, for the loop may tell its end late."""
+        """End at once, and drop the buffers now, because the loop may report the end late."""
         reset(self.transport)
         self._rest = b""
         self.parser: Any = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse what may be parsed now."""
+        """Parse as much as may be parsed now."""
         if self._rest or self.pipeline or len(data) > SLICE:
             self._rest, self._at = self._rest[self._at :] + data, 0
             self._go_on()
@@ -157,21 +157,21 @@ class _HttpProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        """Answer what has arrived: a client that stops sending may still read (not with TLS)."""
         while self._turn is not None:
             self._go_on()
         return self.scheme != "https" and self._ends_after_answers()
 
     def on_response_complete(self) -> None:
-        """Begin the next request, and parse more."""
+        """Start the next request, and parse more."""
         super().on_response_complete()
         if self._rest:
             self._go_on()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body, which is not held against the head.
+        """Accept a part of a body, which does not count as part of the head.
 
-        Who goes on to send what was refused already is not listened to for long.
+        A client that keeps sending a body that was already refused is soon disconnected.
         """
         self._head = 0
         self._body += len(body)
@@ -180,12 +180,12 @@ class _HttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        """Begin a request."""
+        """Start a request."""
         self._body = 0
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, after the answers to what was."""
+        """Refuse data that is not HTTP, after the answers to earlier requests."""
         if not self._ends_after_answers():
             super().send_400_response(msg)
 
@@ -210,17 +210,17 @@ class _HttpProtocol(HttpToolsProtocol):
         self._note()
 
     def _note(self) -> None:
-        """Say how much is held of what is not whole."""
+        """Report how many bytes of incomplete requests are held."""
         cycle = self.cycle
         size = self._head + len(self._rest) - self._at
         if cycle is not None and cycle.more_body and not cycle.response_complete:
-            size += 2 * self._body  # the parser's, and the application's
+            size += 2 * self._body  # the parser's copy and the application's
         if size or self._is_noted:
             self._is_noted = bool(size)
             self._service.unfinished.note(self, size)
 
     def _parse(self, data: bytes) -> None:
-        before = self.cycle  # None before the first
+        before = self.cycle  # None before the first request
         self._head += len(data)
         super().data_received(data)
         if self.cycle is not before:
@@ -232,11 +232,11 @@ class _HttpProtocol(HttpToolsProtocol):
                 self.transport.close()
 
     def _ends_after_answers(self) -> bool:
-        """Read nothing more, and close after the last answer; return whether one is due."""
+        """Stop reading, and close after the last answer; return whether an answer is due."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
-        if cycle.more_body and not self.pipeline:  # the rest of its body never comes
+        if cycle.more_body and not self.pipeline:  # the rest of its body will never arrive
             return False
         cycle.keep_alive = False
         self._rest = b""
@@ -245,18 +245,19 @@ class _HttpProtocol(HttpToolsProtocol):
 
 
 class _Cycle(RequestResponseCycle):
-    """One request and its answer, which can be sent by one call."""
+    """One request and its answer, which can be sent with one call."""
 
     def send_whole(self, status: int, head: bytes, body: bytes) -> bool:
-        """Write an answer at once, as uvicorn would by two messages; do nothing if it is unusual.
+        """Write an answer at once, as uvicorn would in two messages; do nothing in unusual cases.
 
         Args:
             status: the HTTP status.
-            head: its headers as they are sent, with the empty line behind them.
+            head: its headers as they are sent, with the final empty line.
             body: the whole body.
 
         Returns:
-            Whether it is written, or needed no more; else it has to be sent as messages.
+            Whether the answer was written or is no longer needed; otherwise it must be sent as
+            messages.
         """
         if self.disconnected:
             return True
@@ -275,44 +276,44 @@ class _Cycle(RequestResponseCycle):
 
 
 class _Flow(FlowControl):
-    """Reads nothing while the parser has not got what was read; uvicorn resumes at each answer."""
+    """Stops reading until the parser has received all data; uvicorn resumes at each answer."""
 
     _is_held = _is_over = False
 
     def hold(self) -> None:
-        """Do not read, whatever else wants to."""
+        """Stop reading, even if other code resumes it."""
         self._is_held = True
         self.pause_reading()
 
     def release(self, *, resume: bool) -> None:
-        """Hold it no longer, and read again unless a body is to be consumed first."""
+        """End the hold, and read again unless a body must be consumed first."""
         if self._is_held and not self._is_over:
             self._is_held = False
             if resume:
                 self.resume_reading()
 
     def stop(self) -> None:
-        """Never read again."""
+        """Stop reading permanently."""
         self._is_over = True
         self.hold()
 
     def resume_reading(self) -> None:
-        """Read again, unless it is held."""
+        """Read again, unless reading is on hold."""
         if not self._is_held:
             super().resume_reading()
 
 
 class Patience:
-    """Closes the connections of a process whose clients keep it waiting for too long.
+    """Closes the connections of a process whose clients keep it waiting too long.
 
-    It looks at all connections now and then, so that requests do without timers.
+    It checks all connections from time to time, so that requests need no timers.
     """
 
     def __init__(self, connections: Iterable[Any], timeout: float) -> None:
         """Watch connections.
 
         Args:
-            connections: uvicorn's set of those that are open.
+            connections: uvicorn's set of open connections.
             timeout: seconds that a client may take to send a request or to read an answer.
         """
         self._connections = connections
@@ -320,15 +321,15 @@ class Patience:
         self._waiting: dict[Any, tuple[object, float]] = {}
 
     async def close_overdue(self, now: float) -> None:
-        """Close the connections that have waited for too long.
+        """Close the connections that have waited too long.
 
         Args:
-            now: seconds of a monotonic clock; call it several times within the timeout.
+            now: monotonic seconds; call this several times within the timeout.
         """
         waiting: dict[Any, tuple[object, float]] = {}
         for index, connection in enumerate(list(self._connections)):
             if index % AT_A_TIME == 0:
-                await SYSTEM_CLOCK.sleep(0)  # other connections' turn
+                await SYSTEM_CLOCK.sleep(0)  # give other connections their turn
             reason = _awaited(connection)
             if reason is None:
                 continue
@@ -342,16 +343,16 @@ class Patience:
 
 
 def _awaited(connection: Any) -> object | None:  # noqa: ANN401 - of either protocol
-    """Return an object that stays the same while we wait for a client; None if we do not."""
+    """Return an object that stays the same while we wait for a client; None if we do not wait."""
     if isinstance(connection, EitherProtocol):
         return connection
     if isinstance(connection, RespProtocol):
-        # A client of Redis may keep its connection for as long as it likes, but has to show its
-        # token, and to read.
+        # A Redis client may keep its connection for as long as it likes, but must show its token,
+        # and must read.
         return connection if connection.session.is_stranger else connection.unread
     if not isinstance(connection, HttpToolsProtocol):
         return None
-    cycle: Any = connection.cycle  # one request and its answer; None before the first
+    cycle: Any = connection.cycle  # the current request and its answer; None before the first
     if cycle is None:
         return connection
     keeps_waiting = cycle.response_complete or cycle.more_body or connection.flow.write_paused

@@ -1,7 +1,7 @@
-"""Machine ids for clients: operations that the rules decide here, on the server's store.
+"""Machine ids for clients: operations that this server decides by the rules, on its store.
 
-The store has all of it, so any server can answer any request.  A lease is named by the token that
-the store has noted beside the machine id.
+The store holds all state, so any server can answer any request.  A lease is identified by the token
+that the store has recorded with the machine id.
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ O = TypeVar("O", ops.TakeOperation, ops.RenewOperation, ops.ReleaseOperation)  #
 
 OWNER_DIGITS: Final = 16
 LONGEST_RECEIPT_MS: Final = 3_600_000
-"""Milliseconds: after its release a receipt could still be shown, so it does not last for long."""
+"""The maximum validity of a receipt in milliseconds; it is short because a receipt could still be
+shown after the release.
+"""
 
 FURTHER: Final = " "
-"""Between the receipts of servers, of which each asks the next."""
+"""The separator between the receipts of chained servers, each of which asks the next."""
 
 _TOKEN: Final = re.compile("[0-9A-Za-z_-]{1,64}")
 STRICT: Final = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -63,10 +65,10 @@ Time = Annotated[int, Field(ge=-1, le=MAX_MS)]
 
 
 class Holder(BaseModel):
-    """Who asks.
+    """The instance that sends a request.
 
     Attributes:
-        instance_id: the instance; no other one has that text.
+        instance_id: the instance's id; no other instance has the same.
         stable: whether the instance keeps its machine id when it is closed.
         safe_guard: seconds without a renewal after which the id may go to another instance.
     """
@@ -79,15 +81,15 @@ class Holder(BaseModel):
 
 
 class Take(Holder):
-    """Asks for a machine id.
+    """A request for a machine id.
 
     Attributes:
         bits: the width of the machine ids, the same for all instances of the namespace.
         now_ms: the instance's clock, unix time in milliseconds.
-        latest_ms: an id whose former owner's time is later is taken only if there is no other; the
-            instance's clock without it.
+        latest_ms: an id whose former owner's time is later is taken only if there is no other; by
+            default the instance's clock.
         region: the region of the server's store, if the namespace has regions.
-        region_bits: how many of the bits, from the top, name the region.
+        region_bits: how many of the top bits hold the region.
     """
 
     bits: Annotated[int, Field(ge=1, le=31)]
@@ -98,12 +100,12 @@ class Take(Holder):
 
 
 class Renew(Holder):
-    """Renews a machine id.
+    """A request to renew a machine id.
 
     Attributes:
         lease: the lease that `Take` returned.
         now_ms: the instance's clock, unix time in milliseconds.
-        fence_ms: no id is issued with a later time before the next renewal; the next owner begins
+        fence_ms: no id with a later time is issued before the next renewal; the next owner begins
             above it.
     """
 
@@ -113,7 +115,7 @@ class Renew(Holder):
 
 
 class Release(Holder):
-    """Gives a machine id back.
+    """A request to release a machine id.
 
     Attributes:
         lease: the lease that `Take` returned.
@@ -129,8 +131,8 @@ class Lease(BaseModel):
 
     Attributes:
         machine_id: the number.
-        above_ms: the time of every id has to be above it, unix time in milliseconds.
-        lease: names the lease in later requests.
+        above_ms: the time of every id must be above this value, unix time in milliseconds.
+        lease: identifies the lease in later requests.
         safe_guard: seconds without a renewal after which the id may go to another instance.
     """
 
@@ -141,11 +143,11 @@ class Lease(BaseModel):
 
 
 class Repaired(BaseModel):
-    """What a repair has found.
+    """The result of a repair.
 
     Attributes:
-        repaired: the machine ids that were mended; they can be taken again.
-        held: those that were left alone, because an instance holds them.
+        repaired: the machine ids that were repaired; they can be taken again.
+        held: the machine ids that were left unchanged, because an instance holds them.
     """
 
     repaired: list[int]
@@ -155,7 +157,7 @@ class Repaired(BaseModel):
 async def take(
     service: Service, access: Access, namespace: str, asked: ops.TakeOperation
 ) -> ops.Took:
-    """Take a machine id; an instance that holds one gets the same again, under a new lease.
+    """Take a machine id; an instance that holds one gets the same id under a new lease.
 
     Raises:
         Problem: the store keeps no leases.
@@ -163,7 +165,7 @@ async def take(
     """
     region_ids(asked.bits, asked.region_code)
     if not _TOKEN.fullmatch(asked.token):
-        raise InvalidArgumentError("token", asked.token, expected="1 to 64 letters and digits")
+        raise InvalidArgumentError("token", asked.token, "must be 1 to 64 letters and digits")
     asked = guest(service, access, asked)
     took = await machines_of(service, namespace, asked).ask_take(asked)
     if not service.receipt_key or took.twin_ms:
@@ -200,7 +202,7 @@ async def renew(
     if not is_signed(service.receipt_key, lease, ours):
         until_ms = -1
     if access.token is not None or not access.allows(TokenScope.ADMIN):
-        # Without a receipt nothing proves when it was taken, nor that it was.
+        # Without a receipt, nothing proves that the id was taken, or when.
         asked = replace(
             asked,
             is_valid=asked.is_valid and until_ms >= asked.clock_ms,
@@ -208,13 +210,13 @@ async def renew(
         )
     machines = machines_of(service, namespace, asked)
     done = await machines.ask_renew(replace(asked, receipt=further))
-    # The caller has renewed, so it holds the id; only its receipt says when it was taken.
+    # The caller has renewed, so it holds the id; only its receipt says when the id was taken.
     receipt = "" if until_ms < 0 else _receipt(service, lease, asked, done.receipt)
     return replace(done, receipt=receipt)
 
 
 def _receipt(service: Service, lease: Lasting, asked: ops.Operation, further: str) -> str:
-    """Return a receipt; behind it that of the server whose store this one has, if it has signed."""
+    """Return a receipt, followed by that of the next server, if this server's store is one."""
     until_ms = asked.clock_ms + min(asked.guard_ms, LONGEST_RECEIPT_MS)
     ours = receipt_of(service.receipt_key, lease, until_ms)
     return f"{ours}{FURTHER}{further}" if further else ours
@@ -223,7 +225,7 @@ def _receipt(service: Service, lease: Lasting, asked: ops.Operation, further: st
 async def release(
     service: Service, access: Access, namespace: str, asked: ops.ReleaseOperation
 ) -> None:
-    """Give a machine id back; one that another lease has is left alone.
+    """Release a machine id; an id that another lease holds is left unchanged.
 
     Raises:
         Problem: the store keeps no leases.
@@ -233,10 +235,10 @@ async def release(
 
 
 async def repair(service: Service, access: Access, namespace: str) -> Sequence[Machine]:
-    """Mend machine ids with times far ahead.
+    """Repair machine ids whose times are far ahead.
 
     Raises:
-        Problem: the caller may not do that.
+        Problem: the caller may not do this.
         CosIdError: as for `Store.repair_machines`.
     """
     service.check(access, TokenScope.ADMIN, namespace)
@@ -245,7 +247,7 @@ async def repair(service: Service, access: Access, namespace: str) -> Sequence[M
 
 
 def guest(service: Service, access: Access, asked: O) -> O:
-    """Return an operation as the rules may take it from a caller."""
+    """Return an operation in the form that the rules accept from this caller."""
     return replace(
         asked,
         is_guest=True,
@@ -256,11 +258,11 @@ def guest(service: Service, access: Access, asked: O) -> O:
 
 
 def owner_of(access: Access, via: str = "") -> str:
-    """Return the name of an access beside a machine id; empty for a caller that may do anything.
+    """Return the access's name to record with a machine id; empty for a caller without limits.
 
     Args:
-        access: the caller's.
-        via: whom the caller asks for, if it is a server.
+        access: the caller's access.
+        via: the client for which the caller asks, if the caller is a server.
     """
     if access.token is None:
         return via
@@ -269,11 +271,11 @@ def owner_of(access: Access, via: str = "") -> str:
 
 
 def machines_of(service: Service, namespace: str, asked: ops.Operation) -> CellMachineIdDistributor:
-    """Return what asks the server's store.
+    """Return the distributor that sends operations to the server's store.
 
     Raises:
         Problem: the store keeps no leases.
-        CosIdError: the namespace or the instance is refused, or there is no such store.
+        CosIdError: the namespace or the instance is not valid, or there is no such store.
     """
     who = InstanceId(asked.instance, stable=asked.stable)
     found = service.store.machine_id_distributor(namespace=namespace, instance_id=who)

@@ -1,4 +1,4 @@
-"""Counts what the server is asked, and how long it took: of HTTP by route, of RESP by command."""
+"""Counts and times the server's requests: HTTP by route, RESP by command."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = (
 K = TypeVar("K")
 
 Figures: TypeAlias = "dict[Metric, dict[Where, Any]]"
-"""The series of each metric; a histogram's is the counts of its buckets, and the sum."""
+"""The series of each metric; for a histogram, the counts of its buckets and the sum."""
 
 ACCESS: Final = "aiocosid.access"
-"""In a request's scope: what its sender may do, once that is known."""
+"""The key in a request's scope for what its sender may do, once known."""
 
 ROUTE: Final = ("aiocosid.dialect", "aiocosid.route")
 
@@ -88,22 +88,22 @@ SERVED: Final = (
     *(REQUESTS, DURATION, COMMANDS, COMMAND_DURATION, REFUSED, OVER_QUOTA, CONNECTIONS),
     *(STORE_CALLS, STORE_FAILURES, STORE_TIME, STORE_UP, PROCESSES),
 )
-"""Of the service itself."""
+"""Metrics of the service itself."""
 
 BY_NAME: Final = {metric.name: metric for metric in (*READ, *SERVED)}
 
 NO_BUCKETS: Final = (0,) * (len(BUCKETS) + 1)
 
 OTHER: Final = "other"
-"""Commands that the server does not have: their names are the client's."""
+"""The label of unknown commands, because the client chose their names."""
 
 
 class Meters:
-    """The requests of one process.
+    """The counts of requests of one process.
 
     Attributes:
         routes: the dialect and the path of each endpoint.
-        connections: those that are open.
+        connections: the open connections.
     """
 
     __slots__ = ("_cells", "_commands", "connections", "routes")
@@ -111,18 +111,19 @@ class Meters:
     def __init__(self) -> None:
         self.routes: Mapping[Any, tuple[str, str]] = {}
         self.connections: Collection[object] = ()
-        # By endpoint, token and status: how many requests fell into each bucket, and their seconds.
+        # For each endpoint, token and status: how many requests fell into each bucket, and their
+        # seconds.
         self._cells: dict[tuple[Any, str, int], list[float]] = {}
-        # The same by command, token and status.
+        # The same for each command, token and status.
         self._commands: dict[tuple[bytes, str, bytes], list[float]] = {}
 
     def note(self, scope: Scope, status: int, took: float) -> None:
         """Count a request that was answered.
 
         Args:
-            scope: the request's.
-            status: of the answer.
-            took: seconds.
+            scope: the request's scope.
+            status: the status of the answer.
+            took: seconds that the request took.
         """
         access = scope.get(ACCESS)
         token = None if access is None else access.token
@@ -132,19 +133,19 @@ class Meters:
     def note_commands(
         self, name: bytes, token: str, status: bytes, took: float, count: int = 1
     ) -> None:
-        """Count commands of RESP that were answered in the same way, at the same time.
+        """Count RESP commands that were answered in the same way at the same time.
 
         Args:
-            name: in capitals; empty if the server has no such command.
-            token: the name of the token that the client had shown, or empty.
+            name: the command's name in capitals; empty if the server has no such command.
+            token: the name of the token that the client showed, or empty.
             status: ``OK``, or the code of the error.
-            took: seconds, of each.
-            count: how many.
+            took: seconds that each command took.
+            count: how many commands.
         """
         _count(self._commands, (name, token, status), took, count)
 
     def figures(self) -> Figures:
-        """Return what was counted."""
+        """Return the counts."""
         requests: dict[Where, Any] = {}
         durations: dict[Where, Any] = {}
         for (endpoint, token, status), cell in self._cells.items():
@@ -181,12 +182,12 @@ def _summed(one: list[float] | None, other: list[float]) -> list[float]:
 
 
 def merged(processes: Iterable[tuple[int, bool, Figures]]) -> Figures:
-    """Return what all processes of a server know; of those that have ended only what is counted.
+    """Return the figures of all a server's processes; ended processes keep only their counts.
 
-    Each has a machine id of its own, so that has its process in its series.
+    Each process has its own machine id, so the series of machine ids name their process.
 
     Args:
-        processes: the number of each, whether it runs, and what it knows.
+        processes: each process's number, whether it runs, and its figures.
     """
     found: Figures = {}
     for number, is_running, figures in processes:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, of the server and its generators.  Needs the ``prometheus`` extra."""
+"""Prometheus metrics of the server and its generators.  Requires the ``prometheus`` extra."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ("OPERATIONS", "known_to")
 
 
 def known_to(service: Service) -> Figures:
-    """Return what this process knows."""
+    """Return the figures of this process."""
     watched = Watched()
     with watched.watch(service.provider):
         read = watched.read()
@@ -49,9 +49,9 @@ def known_to(service: Service) -> Figures:
 
 
 async def _metrics(call: HttpCall) -> HttpAnswer:
-    """Show what this process and the others of the server know."""
+    """Show the figures of this process and the server's other processes."""
     try:
-        from ..integrations.exposition import exposed  # noqa: PLC0415 - an extra of its own
+        from ..integrations.exposition import exposed  # noqa: PLC0415 - needs another extra
     except MissingExtraError as error:
         raise Problem(HTTPStatus.NOT_IMPLEMENTED, "not-supported", str(error)) from None
     found, labels = known_to(call.service), dict[Metric, tuple[str, ...]]()

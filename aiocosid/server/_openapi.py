@@ -22,7 +22,7 @@ __all__ = ("COUNT", "SHARD", "tree_of")
 MODELS: Final = {model.__name__: model for model in (Take, Renew, Release, Lease, Repaired)}
 TEXT: Final = {"type": "string"}
 ATTRIBUTE: Final = re.compile(r"^(?P<name>\w+): (?P<text>.*(?:\n +.*)*)", re.MULTILINE)
-"""A line of a docstring's attributes, with those that go on."""
+"""An attribute in a docstring, with its continuation lines."""
 
 COUNT: Final = {"type": "integer", "minimum": 1}
 SHARD: Final = {
@@ -39,7 +39,7 @@ def _object(**properties: object) -> dict[str, Any]:
 
 
 def _described(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a model's schema, with what its docstrings say of the fields in the fields' place."""
+    """Return a model's schema, with the fields' descriptions from its docstrings."""
     schema = model.model_json_schema()
     fields = schema["properties"]
     for each in reversed(model.mro()):
@@ -94,7 +94,7 @@ PROBLEMS: Final = {
     409: "It cannot be done as things are: machine ids or ids are used up, a lease is lost, or the "
     "client's clock is wrong.",
     413: "The body is too long.",
-    421: "Without a token, the server has to be called by one of its names.",
+    421: "Without a token, call the server by one of its names.",
     429: "The token has taken as many ids as it may; Retry-After says when to ask again.",
     501: "The server's store cannot do this.",
     503: "No id just now; Retry-After says when to ask again.",
@@ -148,7 +148,7 @@ def _parameters(path: str) -> list[dict[str, Any]]:
 
 
 def tree_of(operations: Iterable[HttpOperation]) -> dict[str, Any]:
-    """Return the document of operations; those without a summary are left out."""
+    """Return the OpenAPI document of operations; those without a summary are left out."""
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
         if each.summary:

@@ -1,5 +1,6 @@
-"""The options of a broker and of its store, checked.  Pure."""
-# Without "from __future__ import annotations": the bounds of options are there at run time.
+"""The options of a broker and its store, with checks.  No I/O."""
+# This module does without "from __future__ import annotations", because the bounds of options are
+# needed at run time.
 
 from typing import TYPE_CHECKING, Final
 
@@ -15,27 +16,27 @@ if TYPE_CHECKING:
 __all__ = ("BrokerOptions", "SpanOptions")
 
 SPAN: Final = 10_000
-"""Ids of a counter's first spans, before its rate is known."""
+"""Ids in a counter's first spans, before its rate is known."""
 
-WAIT_TIMEOUT: Final = 1.3  # seconds: a client's call has 1.5, and is to be answered
-FETCH_TIMEOUT: Final = 1.2  # seconds of a call to the store beneath
+WAIT_TIMEOUT: Final = 1.3  # seconds, so that a client's call is answered within its 1.5 s
+FETCH_TIMEOUT: Final = 1.2  # seconds for a call to the underlying store
 
 
 class SpanOptions(EnduranceOption):
     """The options of `SpanStore`.
 
     Attributes:
-        endurance: seconds that the ids in hand last at the measured rate while the root does not
-            answer; at most ``largest`` and a thousandth of the ids that are left are held.
-        span: ids of a counter's spans before its rate is known, 1 or more.
-        largest: ids that one span, or what is in hand of a counter, has at most, unless callers
-            wait for more; a larger segment is one call to the root, and ends what is in hand.
-        wait_timeout: seconds that a call waits at most.
-        fetch_timeout: seconds of one call to the root, at most ``wait_timeout``; 1.2 by default, or
-            ``wait_timeout``.
+        endurance: seconds for which the buffered ids last at the measured rate while the root does
+            not answer; at most ``largest`` and a thousandth of the remaining ids are buffered.
+        span: ids in a counter's spans before its rate is known, 1 or more.
+        largest: the maximum ids in one span, and in a counter's buffer, unless callers wait for
+            more.  A larger segment is one call to the root, and discards the buffered ids.
+        wait_timeout: maximum seconds that a call waits.
+        fetch_timeout: seconds for one call to the root, at most ``wait_timeout``; the default is
+            1.2 or, if that is less, ``wait_timeout``.
         owns_root: whether `aclose` closes the root.
         instrument: receives the events of a chain for each counter.
-        clock: time; the system's by default.
+        clock: the time source; the system's clock by default.
     """
 
     span: int = SPAN
@@ -47,7 +48,7 @@ class SpanOptions(EnduranceOption):
     clock: "Clock | None" = None
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
+        """Raise `InvalidArgumentError` for the first option outside its range."""
         check_integer("span", self.span, at_least=1)
         check_integer("largest", self.largest, at_least=self.span)
 
@@ -59,7 +60,7 @@ class SpanOptions(EnduranceOption):
             "max_ids_ahead": self.largest,
             "wait_timeout": self.wait_timeout,
             "fetch_timeout": usual if self.fetch_timeout is None else self.fetch_timeout,
-            "fail_fast": True,  # a client asks again, and has ids in hand of its own
+            "fail_fast": True,  # a client asks again, and has its own buffered ids
         }
 
 
@@ -67,10 +68,10 @@ class BrokerOptions(EnduranceOption):
     """The options of `run_broker`.
 
     Attributes:
-        socket: the path of the socket; by default that of systemd's socket activation, and without
-            it ``/run/aiocosid/broker.sock``.
-        mode: its permissions, for example ``"660"``; by default those of the settings.
-        endurance: seconds that the ids in memory last while the store is away.
+        socket: the path of the socket; by default the path from systemd's socket activation, or
+            without that ``/run/aiocosid/broker.sock``.
+        mode: the socket's permissions, for example ``"660"``; by default those in the settings.
+        endurance: seconds for which the ids in memory last while the store is unavailable.
     """
 
     socket: str | None = None

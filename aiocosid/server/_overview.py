@@ -1,8 +1,8 @@
-"""Collects what the dashboard shows.
+"""Collects the values that the dashboard shows.
 
-Unless the page is requested, all that runs is a sample every five seconds.  Generators are read at
-each call; the stores at most so often that reading them takes a tenth of the time, however many
-browsers ask.
+Unless the page is requested, only a sample is taken every five seconds.  Generators are read at
+each call.  Stores are read less often, so that reading them takes at most a tenth of the time,
+however many browsers ask.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 __all__ = ("Overview", "Watch", "remember")
 
 SHORTEST_PAUSE: Final = 2.0  # seconds between two readings of the stores
-PAUSE_FACTOR: Final = 9  # times as long as the reading took
-PATIENCE: Final = 0.5  # seconds that a page waits for the stores; then it shows what was there
+PAUSE_FACTOR: Final = 9  # the pause is this many times the duration of the reading
+PATIENCE: Final = 0.5  # seconds that a page waits before it shows older values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Overview:
     curves: Sequence[Curve] = ()
 
     def as_tree(self) -> dict[str, object]:
-        """Return it ready for JSON."""
+        """Return the overview ready for JSON."""
         return {
             "draining": self.is_draining,
             "curves": {each.key: each.as_tree() for each in self.curves},
@@ -93,7 +93,7 @@ class Overview:
 
 
 async def remember(service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
-    """Take a sample of what the curves show every some seconds, until the task is cancelled."""
+    """Take a sample for the curves every few seconds, until the task is cancelled."""
     while True:
         pulse, reports = service.pulse, service.states.values()
         found = [each for report in reports for each in report.pictures]
@@ -111,7 +111,7 @@ async def remember(service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
 
 
 class Watch:
-    """Collects what the page shows, when somebody asks."""
+    """Collects the values of the page on request."""
 
     __slots__ = (
         *("_clock", "_due", "_latency", "_rates", "_reading", "_readings", "_service"),
@@ -119,11 +119,11 @@ class Watch:
     )
 
     def __init__(self, service: Service, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Begin to count the uptime.
+        """Start to count the uptime.
 
         Args:
-            service: what is shown.
-            clock: time.
+            service: the service to show.
+            clock: the time source.
         """
         self._service = service
         self._clock = clock
@@ -132,14 +132,14 @@ class Watch:
         self._reading: asyncio.Task[None] | None = None
         self._readings: list[StoreReading] = []
         self._due = -inf
-        self._timed = (0, 0.0)  # the service's calls and their seconds, at the last reading
+        self._timed = (0, 0.0)  # calls of the service and their seconds at the last reading
         self._latency: float | None = None
 
     async def overview(self, find: str = "") -> Overview:
-        """Return everything; of a store that does not answer at once, what it said before.
+        """Return everything; for a store that does not answer at once, its earlier answers.
 
         Args:
-            find: shows only the rows in which this is found.
+            find: shows only the rows that contain this text.
 
         Raises:
             NotOpenError: the server's provider is not open.
@@ -153,13 +153,13 @@ class Watch:
         return self._overview(find.casefold())
 
     def refresh(self) -> None:
-        """Read the stores again at the next call: something was changed."""
+        """Read the stores again at the next call, because something was changed."""
         self._reading, self._due = None, -inf
 
     async def _read(self, stores: Sequence[Store]) -> None:
         began = self._clock.monotonic()
         found = [await read_store(each, self._clock) for each in stores]
-        if self._reading is not asyncio.current_task():  # something was changed meanwhile
+        if self._reading is not asyncio.current_task():  # something has changed meanwhile
             return
         now = self._clock.monotonic()
         self._readings = found
@@ -239,7 +239,7 @@ class Watch:
     def _traffic(
         self, pictures: Iterable[Any], leases: Iterable[MachineIdStatistics]
     ) -> Traffic | None:
-        """Return this process's calls to its store; None if it has several."""
+        """Return this process's calls to its store; None if it has several stores."""
         if len(self._readings) != 1:
             return None
         others = [each for each in pictures if not isinstance(each, MachineIdStatistics)]
@@ -286,7 +286,7 @@ class Watch:
 
 
 def _leases_of(pictures: Iterable[Any]) -> dict[tuple[object, ...], MachineIdStatistics]:
-    """Return the leases of this process, each once: generators share them."""
+    """Return the leases of this process, each once, although generators share them."""
     return {
         (each.namespace, each.instance_id, each.machine_id): each
         for each in pictures

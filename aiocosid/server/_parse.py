@@ -1,4 +1,4 @@
-"""What an id tells, read by the generator that makes such ids."""
+"""The fields of an id, read by a generator of such ids."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = ("parse",)
 NUMBER: Final = re.compile(r"[0-9]{1,19}")
 UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 VERSION_7: Final = 7
-UUID7_TIME_SHIFT: Final = 80  # bits of a UUID of version 7 below its milliseconds
+UUID7_TIME_SHIFT: Final = 80  # bits below the milliseconds of a UUID version 7
 
 
 def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
     """Return the fields of an id, as far as its kind has them, ready for JSON.
 
-    Any number within a layout's bits can be read, so an id of another generator is not detected.
+    Any number within a layout's bits can be parsed, so another generator's id is not detected.
 
     Args:
-        generator: one that makes such ids; it need not be open.
-        text: the id, as the generator hands it out: decimal digits or text.
+        generator: a generator of such ids; it need not be open.
+        text: the id in the form in which the generator issues it: decimal digits or text.
 
     Returns:
-        ``id``, the number in decimal digits, or the text of an id that is no number; then, of those
-        that have them, ``text``, ``group``, ``counted`` (the number below random bits),
+        ``id``, which is the number in decimal digits, or the text of an id that is not a number;
+        then, if the id has them, ``text``, ``group``, ``counted`` (the number below random bits),
         ``timestamp_ms``, ``time`` (ISO 8601 in UTC), ``machine_id``, ``region``, ``worker``,
         ``sharding_id``, ``sequence`` and ``version``.
 
     Raises:
-        InvalidIdError: it is no id of this generator.
+        InvalidIdError: ``text`` is not an id of this generator.
     """
     if isinstance(generator, StringIdGenerator):
         number = generator.converter.as_int(text)
@@ -55,7 +55,7 @@ def parse(generator: AnyGenerator, text: str) -> dict[str, str | int]:
     if isinstance(generator, Uuid4Id | Uuid7Id):
         return _of_uuid(text)
     if not NUMBER.fullmatch(text) or int(text) > MAX_ID:
-        raise InvalidIdError("id", text, expected=f"decimal digits, at most {MAX_ID}")
+        raise InvalidIdError("id", text, f"must be decimal digits, at most {MAX_ID}")
     return _of_number(generator, int(text))
 
 
@@ -83,7 +83,7 @@ def _of_uuid(text: str) -> dict[str, str | int]:
     try:
         found = UUID(text)
     except ValueError:
-        raise InvalidIdError("id", text, expected="a UUID") from None
+        raise InvalidIdError("id", text, "must be a UUID") from None
     tree: dict[str, str | int] = {"id": str(found), "version": found.version or 0}
     if found.version == VERSION_7:
         tree |= _time(found.int >> UUID7_TIME_SHIFT)

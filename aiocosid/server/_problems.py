@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): which status, which title, and what to do."""
+"""Errors as problem details (RFC 9457): status, title, and what to do."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from ..integrations.failures import PROBLEM_JSON, FailureLog, retry_after, whole
 __all__ = ("CONTENT_TYPE", "FAILURES", "Problem", "problem_of")
 
 CONTENT_TYPE: Final = PROBLEM_JSON
-RETRY_AFTER: Final = 1.0  # seconds, if the error does not say
+RETRY_AFTER: Final = 1.0  # seconds, if the error does not say otherwise
 
 FAILURES: Final = FailureLog(logging.getLogger("aiocosid.server"))
-"""What went wrong here or in the store: a line a second for one cause, in every protocol."""
+"""The log of failures here or in the store: one line per second for each cause, for all protocols.
+"""
 
 
 class Problem(Exception):  # noqa: N818 - the name of RFC 9457
@@ -38,9 +39,10 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
 
     Attributes:
         status: the HTTP status.
-        kind: names the kind of problem, as the last part of its ``type``.
+        kind: the kind of problem, which is the last part of its ``type``.
         detail: what is wrong with this request.
-        retry_after: seconds after which it may be repeated; None if that would not help.
+        retry_after: seconds after which the request may be repeated; None if repeating it would not
+            help.
         headers: further headers.
     """
 
@@ -63,7 +65,7 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
             self.headers["retry-after"] = whole_seconds(retry_after)
 
     def body(self, **more: object) -> bytes:
-        """Return the JSON, with further fields."""
+        """Return the JSON, with additional fields."""
         tree: dict[str, object] = {
             "type": f"urn:aiocosid:problem:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
@@ -75,7 +77,7 @@ class Problem(Exception):  # noqa: N818 - the name of RFC 9457
         return json.dumps(tree | more).encode()
 
 
-# The first class that fits decides.
+# The first matching class decides.
 _STATUSES: Final[tuple[tuple[type[CosIdError], int, str], ...]] = (
     (InvalidArgumentError, HTTPStatus.BAD_REQUEST, "invalid-argument"),
     (CounterMissingError, HTTPStatus.NOT_FOUND, "unknown-name"),
@@ -92,9 +94,9 @@ _STATUSES: Final[tuple[tuple[type[CosIdError], int, str], ...]] = (
 
 
 def problem_of(error: CosIdError) -> Problem:
-    """Return the problem that an error of the library is.
+    """Return the problem for an error of the library.
 
-    The messages of a store's errors go to the log: they may name hosts and users.
+    The messages of a store's errors go only to the log, because they may name hosts and users.
     """
     for kind, status, name in _STATUSES:
         if isinstance(error, kind):

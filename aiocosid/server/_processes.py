@@ -38,19 +38,19 @@ def supervise(
 ) -> None:
     """Run a function in several processes until a signal ends them.
 
-    A process that dies is replaced, unless none of them has ever been ready.
+    A process that dies is replaced, unless no process has ever been ready.
 
     Args:
         work: called with the number of its process, from 0, and a connection, to which it sends
-            None once it is ready, or the error that it ends with.
+            None once it is ready, or the error with which it ends.
         count: how many processes.
         on_ready: called once all of them are ready.
-        on_none: called when none of them is left, before others take their places.
-        reload: the signal that is passed on to all of them, once they are ready.
+        on_none: called when no process is left, before others are started.
+        reload: the signal that is passed on to all processes, once they are ready.
 
     Raises:
-        Exception: the error that the first process sent, if none of them has been ready.
-        KeyboardInterrupt: they have ended because of SIGINT.
+        Exception: the error that the first process sent, if no process has been ready.
+        KeyboardInterrupt: the processes ended because of SIGINT.
     """
     _Crew(work, count, on_ready, on_none, reload).run()
 
@@ -100,22 +100,22 @@ class _Crew:
             raise KeyboardInterrupt
 
     def _start(self, index: int) -> None:
-        if self._is_ending():  # by a signal while others were being started
+        if self._is_ending():  # a signal arrived while others were being started
             return
         ours, theirs = CONTEXT.Pipe(duplex=False)
         process = CONTEXT.Process(target=self.work, args=(index, theirs))
         process.start()
         theirs.close()
-        # Its settings are those of the start.
+        # The new process begins with the settings from the start.
         self.members.append(_Member(index, process, ours, is_behind=self.has_reloaded))
-        if self._is_ending():  # by one while this process was
+        if self._is_ending():  # a signal arrived while this process was being started
             process.terminate()
 
     def _is_ending(self) -> bool:
         return bool(self.ended_by)
 
     def _turn(self) -> None:
-        """Wait for news of the processes, and replace those that died."""
+        """Wait for news from the processes, and replace those that died."""
         watched: dict[Any, _Member] = {each.process.sentinel: each for each in self.members}
         watched |= {each.connection: each for each in self.members if not each.is_ready}
         found = [watched[each] for each in wait([*watched], PAUSE)] if watched else []
@@ -134,7 +134,7 @@ class _Crew:
         try:
             error: Exception | None = member.connection.recv()
         except EOFError:
-            return  # it has ended without a word
+            return  # the process ended without a message
         if error is not None:
             self.error = error
             return
@@ -173,7 +173,7 @@ class _Crew:
     def _tell(self, member: _Member) -> None:
         member.is_behind = False
         if self.reload is not None:
-            with suppress(ProcessLookupError):  # it has ended, and is replaced
+            with suppress(ProcessLookupError):  # the process has ended and is being replaced
                 os.kill(member.process.pid, self.reload)
 
     def _end(self, number: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,6 @@
-"""Whether the stores answer: each is asked one small question twice a second.
+"""Whether the stores answer: each is sent one small request twice a second.
 
-Requests and pages read what the last one has found, so that none of them waits for a store.
+Requests and pages read the latest result, so that none of them waits for a store.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ("Pulse",)
 
-PAUSE: Final = 0.5  # seconds between two questions to one store
-ANSWER: Final = 1.5  # seconds that a store has for its answer
+PAUSE: Final = 0.5  # seconds between two requests to one store
+ANSWER: Final = 1.5  # seconds within which a store must answer
 
 
 class Pulse:
-    """What the stores of a service have answered last.
+    """The latest answers of a service's stores.
 
     Attributes:
-        failing: why a store gives no answer, by its label: a text without hosts and users.
-        since: the monotonic time at which it gave the last one, or at which it was first asked.
-        took: seconds that its last answer took, by its label.
-        asked: how many stores there are.
+        failing: why a store does not answer, by its label: a text without hosts and users.
+        since: the monotonic time of a store's last answer, or of the first request to it.
+        took: seconds that a store's last answer took, by its label.
+        asked: the number of stores.
     """
 
     __slots__ = ("_clock", "asked", "failing", "since", "took")
@@ -48,7 +48,7 @@ class Pulse:
         return 0 < self.asked <= len(self.failing)
 
     async def beat(self, stores: Sequence[Store]) -> None:
-        """Ask the stores, each for itself, until the task is cancelled."""
+        """Send requests to the stores, each in its own task, until this task is cancelled."""
         self.asked = len(stores)
         async with anyio.create_task_group() as group:
             for store in stores:
@@ -70,7 +70,7 @@ class Pulse:
             await self._clock.sleep(PAUSE)
 
     async def _ask(self, store: Store) -> str:
-        """Return why a store gives no answer; empty if it gives one."""
+        """Return why a store does not answer; empty if it does."""
         found: list[str] = []
         with self._clock.move_on_after(ANSWER):
             found.append(await _answer(store))
@@ -83,6 +83,6 @@ async def _answer(store: Store) -> str:
     except CosIdError as error:
         is_away = error.retryable or isinstance(error, StoreUnavailableError)
         return type(error).__name__ if is_away else ""  # a refusal is an answer
-    except Exception as error:  # noqa: BLE001 - a user's own store
+    except Exception as error:  # noqa: BLE001 - any error of a user's own store
         return type(error).__name__
     return ""

@@ -1,8 +1,8 @@
-"""How many ids a token may take at a time, and a second.
+"""How many ids a token may take at a time, and per second.
 
-What a token has taken of a name is a debt, which its rate pays off.  A request is served while less
-than a second of debt is left, whatever it adds; so the rate holds, and a segment may be longer than
-a second's ids.
+The ids that a token has taken of a name are a debt, which is paid off at the token's rate.  A
+request is served while the debt is less than a second, whatever the request adds.  So the rate
+holds, and a segment may have more ids than one second allows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ("Quotas",)
 
 BURST: Final = 1.0  # seconds of debt
-MOST: Final = 10_000  # debts that are remembered
+MOST: Final = 10_000  # maximum debts that are remembered
 
 
 class Quotas:
-    """What the tokens of one process have taken.
+    """The debts of the tokens in one process.
 
     Attributes:
         refused: how many requests of each token were refused, by its name.
@@ -34,14 +34,14 @@ class Quotas:
     __slots__ = ("_clock", "_paid_at", "refused")
 
     def __init__(self, clock: Clock) -> None:
-        """Begin without a debt.
+        """Start without a debt.
 
         Args:
-            clock: pays debts off.
+            clock: the clock by which debts are paid off.
         """
         self.refused: Counter[str] = Counter()
         self._clock = clock
-        # By the names of token and counter; two tokens of one name share their quota.
+        # The key is the names of token and counter; two tokens with one name share their quota.
         self._paid_at: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def charge(self, access: Access, name: str, count: int = 1) -> None:
@@ -49,12 +49,12 @@ class Quotas:
 
         Args:
             access: what the caller may do.
-            name: of a generator or a counter.
+            name: the name of a generator or a counter.
             count: how many ids.
 
         Raises:
-            Problem: it has taken as many as it may for now.
-            InvalidArgumentError: these are more than it may take at a time.
+            Problem: the caller has used up its quota for now.
+            InvalidArgumentError: the count is more than the caller may take at a time.
         """
         token = access.token
         if token is None:
@@ -62,8 +62,8 @@ class Quotas:
         most, rate = token.ids_per_request, token.ids_per_second
         if most is not None and count > most:
             self.refused[token.name] += 1
-            expected = f"at most {most}, the quota of this token"
-            raise InvalidArgumentError("count", count, expected=expected)
+            rule = f"must be at most {most}, the quota of this token"
+            raise InvalidArgumentError("count", count, rule)
         if rate is None:
             return
         key, now = (token.name, name), self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Ids as ranges, which are short where the ids are evenly apart."""
+"""Ids as ranges, which are short if the ids are evenly spaced."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ("next_block", "runs_of")
 
 
 async def next_block(generator: AnyGenerator, count: int) -> Block:
-    """Return ``count`` ids of a generator as ranges, for one who hands them out.
+    """Return ``count`` ids of a generator as ranges, for a caller that issues them.
 
     Raises:
-        InvalidArgumentError: its ids are texts, or begin anew in each group.
+        InvalidArgumentError: the generator's ids are texts, or start again in each group.
         CosIdError: there are no ids now.
     """
     if not isinstance(generator, IdGenerator) or isinstance(generator, GroupedSegmentId):
-        raise InvalidArgumentError("name", "...", expected="a generator of numbers that rise")
-    if isinstance(generator, ShardedId):  # its ranges have no shard yet
+        raise InvalidArgumentError("name", "...", "must be a generator of rising numbers")
+    if isinstance(generator, ShardedId):  # its ranges do not contain a shard yet
         bits = ShardBits(generator.layout.bits.sequence_bits, generator.layout.max_sharding_id)
         return Block(runs_of(await generator.next_ids(count)), bits)
     take: Callable[[int], Awaitable[list[range]]] | None
@@ -36,7 +36,7 @@ async def next_block(generator: AnyGenerator, count: int) -> Block:
 
 
 def runs_of(ids: list[int]) -> list[range]:
-    """Return ids, at least one, as ranges of exactly them, in their order."""
+    """Return ids, at least one, as ranges of exactly these ids, in their order."""
     whole = range(ids[0], ids[0] + len(ids))
     if ids == list(whole):
         return [whole]

@@ -1,8 +1,8 @@
-"""Receipts: with one a client asserts its machine id after the store has lost it.  Pure.
+"""Receipts, with which a client proves its machine id after the store has lost it.  No I/O.
 
-The server keeps nothing of a lease, and a store that was emptied neither.  So the client keeps what
-the server has signed: who got which machine id when, and until when the lease is valid.  Each
-renewal is answered with a new one.
+The server stores no leases, and an emptied store has none either.  So the client keeps a receipt
+that the server has signed: who got which machine id when, and until when the lease is valid.  Each
+renewal returns a new receipt.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _RECEIPT: Final = re.compile(r"([0-9]{1,19})\.([0-9]{1,19})\.[0-9a-f]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lasting:
-    """What stays the same while a machine id is held.
+    """The facts that stay the same while a machine id is held.
 
     Attributes:
         namespace: the namespace.
-        owner: names the access of the holder.
+        owner: the name of the holder's access.
         instance: the instance id.
         machine_id: the machine id.
-        bits: its width.
-        region_code: its region; 1 for no regions.
-        requested_ms: when the instance took it, by the server's clock.
-        token: the token of the call that got it.
+        bits: the machine id's width.
+        region_code: the machine id's region; 1 without regions.
+        requested_ms: when the instance took it, in milliseconds on the server's clock.
+        token: the token of the call that obtained it.
     """
 
     namespace: str
@@ -50,7 +50,7 @@ class Lasting:
 
     @classmethod
     def of(cls, namespace: str, owner: str, asked: RenewOperation) -> Lasting:
-        """Return what a client says when it renews."""
+        """Return the facts that a client states when it renews."""
         return cls(
             namespace=namespace,
             owner=owner,
@@ -67,9 +67,9 @@ def receipt_of(key: str, lease: Lasting, until_ms: int) -> str:
     """Return the receipt of a lease.
 
     Args:
-        key: the secret of all servers.
+        key: the secret that all servers share.
         lease: the lease.
-        until_ms: when it ends without a renewal, unix time in milliseconds.
+        until_ms: when the lease ends without a renewal, unix time in milliseconds.
     """
     facts = json.dumps([until_ms, *(getattr(lease, name) for name in lease.__slots__)])
     digest = hmac.digest(key.encode(), facts.encode(), hashlib.sha256).hex()
@@ -77,13 +77,13 @@ def receipt_of(key: str, lease: Lasting, until_ms: int) -> str:
 
 
 def times_of(receipt: str) -> tuple[int, int]:
-    """Return when a lease ends without a renewal, and when it began; -1 for what is no receipt."""
+    """Return when a lease ends without a renewal, and when it began; -1 if not a receipt."""
     match = _RECEIPT.fullmatch(receipt)
     return (-1, -1) if match is None else (int(match[1]), int(match[2]))
 
 
 def is_signed(key: str, lease: Lasting, receipt: str) -> bool:
-    """Return whether a server has signed the receipt, for this lease."""
+    """Return whether a server has signed the receipt for this lease."""
     until_ms, _ = times_of(receipt)
     real = receipt_of(key, lease, until_ms)
     return bool(key) and hmac.compare_digest(real.encode(), receipt.encode())

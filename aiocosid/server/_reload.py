@@ -1,4 +1,4 @@
-"""What a running server reads again when it is told to: tokens, certificates, and its names."""
+"""The settings that a running server can reload: tokens, certificates, and its names."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def tokens_of(server: ServerSettings) -> list[Token]:
 
 
 def read_again(settings: Settings, load: Callable[[], Settings]) -> Settings:
-    """Return settings with the tokens, certificates and names of today; the others stay.
+    """Return settings with reloaded tokens, certificates and names; all others stay.
 
     Args:
-        settings: those of the server.
-        load: reads them again.
+        settings: the server's settings.
+        load: loads the settings again.
 
     Raises:
-        InvalidSettingsError: the new ones are wrong.
-        InvalidArgumentError: they have no token any more, so that everybody could do everything; or
-            TLS would begin or end; or a certificate cannot be read.
+        InvalidSettingsError: the new settings are wrong.
+        InvalidArgumentError: the new settings no longer have a token, so that every caller could do
+            everything; TLS would begin or end; or a certificate cannot be read.
     """
     old, new = settings.server, load().server
     if old.tokens and not new.tokens:
-        expected = "one at least, as before: start the server again to do without"
-        raise InvalidArgumentError("tokens", [], expected=expected)
+        rule = "cannot be empty after a reload; restart the server to run without tokens"
+        raise InvalidArgumentError("tokens", [], rule)
     if (old.tls_certificate is None) != (new.tls_certificate is None):
-        expected = "with or without TLS as before: start the server again to change that"
-        raise InvalidArgumentError("tls_certificate", new.tls_certificate, expected=expected)
+        rule = "cannot be added or removed by a reload; restart the server to change that"
+        raise InvalidArgumentError("tls_certificate", new.tls_certificate, rule)
     server = old.model_copy(update={name: getattr(new, name) for name in AGAIN})
     found = settings.model_copy(update={"server": server})
     context_of(found)

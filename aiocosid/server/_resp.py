@@ -1,8 +1,8 @@
-"""RESP, the protocol of Redis: commands of a connection, in order, and their replies.
+"""RESP, the protocol of Redis: a connection's commands, in order, and their replies.
 
-Commands that have arrived together are served together: additions to one counter, with no other
-command between them, are one addition on the store, and those to different counters run at a time.
-No task is made for what is answered without waiting.
+Commands that arrive together are served together.  Additions to one counter, with no other command
+between them, become one addition on the store, and additions to different counters run
+concurrently.  A command that is answered without waiting needs no task.
 """
 
 from __future__ import annotations
@@ -42,43 +42,44 @@ __all__ = (
 logger = logging.getLogger("aiocosid.server")
 
 MOST_AT_ONCE: Final = 500
-"""Commands that are served before other connections have their turn."""
+"""Commands that are served before other connections get their turn."""
 
 STRANGERS_AT_ONCE: Final = 16
-"""The same of those who have not shown a token."""
+"""The same for clients that have not shown a token."""
 
 STRANGER: Final = 4000
-"""Bytes that the connection of one costs."""
+"""Bytes that the connection of such a client costs."""
 
 MOST_BUFFERED: Final = 65_536
-"""Bytes of replies that are kept before they are written."""
+"""Bytes of replies that are buffered before they are written."""
 
 MOST_TOGETHER: Final = 32
-"""Counters that one connection adds to at a time."""
+"""Counters to which one connection adds concurrently."""
 
 
 NO_ACCESS: Final = "NOAUTH Authentication required."
 
 OPEN: Final = frozenset({b"AUTH", b"HELLO", b"QUIT", b"RESET"})
-"""Commands of those who have not shown a token."""
+"""Commands for clients that have not shown a token."""
 
 
 class Session:
-    """What one connection has said about itself.
+    """The state of one connection's client.
 
     Attributes:
         service: the server.
-        clock: tells when a token expires.
+        clock: the clock by which tokens expire.
         protocol: 2 or 3.
-        access: what it may do; None before it has shown its token, and after that has expired.
-        name: what it calls itself.
-        number: tells it from the other connections of this process.
-        is_trusted: whether it may do everything without a token.
-        socket_name: of our end; it says whether a token is needed there.
-        token_name: of the token that it has shown; empty without one.
-        tokens: of the server, when it was looked for its access; it may read others.
+        access: what the client may do; None before it has shown its token, and after the token has
+            expired.
+        name: the name that the client gave itself.
+        number: the connection's number in this process.
+        is_trusted: whether the client may do everything without a token.
+        socket_name: the address of our socket, which decides whether a token is needed.
+        token_name: the name of the token that the client has shown; empty without one.
+        tokens: the server's tokens when the access was determined; the server may load others.
         is_closing: whether the connection ends after the reply to this command.
-        counters: what `Adder` has found by the words of a key; emptied with each new access.
+        counters: the counters that `Adder` has found for keys; cleared with each new access.
     """
 
     __slots__ = (
@@ -111,11 +112,11 @@ class Session:
 
     @property
     def is_stranger(self) -> bool:
-        """Whether the client needs a token, and has not shown one that is valid."""
+        """Whether the client needs a token and has not shown a valid one."""
         return self.access is None
 
     def begin_at(self, socket_name: object) -> None:
-        """Find out whether a token is needed on this socket; forget what was shown."""
+        """Determine whether a token is needed on this socket; forget any token shown."""
         self.tokens = self.service.tokens
         self.socket_name = socket_name
         self.is_trusted = not self.tokens.needed_at(socket_name)
@@ -128,13 +129,13 @@ class Session:
         self.set_access(self.service.tokens.anybody if self.is_trusted else None)
 
     def set_access(self, access: Access | None) -> None:
-        """Let the client do something else from now on."""
+        """Set what the client may do from now on."""
         self.access: Access | None = access
         self.token_name: str = access.token.name if access and access.token else ""
         self.counters.clear()
 
     def expire(self) -> None:
-        """Take the access away if its token has expired, or is none of the server's any more."""
+        """Remove the access if its token has expired or is no longer among the server's."""
         token = self.access and self.access.token
         if self.tokens is not self.service.tokens:
             self.begin_at(self.socket_name)
@@ -145,10 +146,10 @@ class Session:
 
 
 Command: TypeAlias = Callable[[Session, list[bytes]], Awaitable[object] | object]
-"""Serves a command, by the words that follow its name; returns what `encoded` takes.
+"""Serves a command with the words that follow its name; returns a value for `encoded`.
 
-An ``async def`` is awaited in a task.  A ``def`` is answered at once, without one; it may return an
-awaitable, if it finds that it has to wait.  It raises a `RespError`, a `Problem` or a `CosIdError`.
+An ``async def`` is awaited in a task.  A ``def`` is answered at once without a task; it may return
+an awaitable if it must wait.  Both raise a `RespError`, a `Problem` or a `CosIdError`.
 """
 
 
@@ -157,10 +158,11 @@ def _no_access(_session: Session, _words: list[bytes]) -> object:
 
 
 class Adder:
-    """A command that adds to a counter, so that it can be joined with others.
+    """A command that adds to a counter, so that several can be merged.
 
     Attributes:
-        read: returns the counter and how many ids, by the words that follow the command's name.
+        read: returns the counter and the number of ids, from the words that follow the command's
+            name.
     """
 
     __slots__ = ("read",)
@@ -172,9 +174,9 @@ class Adder:
 
 
 def error_of(error: Exception) -> RespError:
-    """Return the reply that an error is, in Redis's vocabulary; what is unknown goes to the log.
+    """Return the reply for an error, in Redis's vocabulary; unknown errors go to the log.
 
-    ``LOADING`` is what redis-py and go-redis try again by themselves.
+    redis-py and go-redis retry after ``LOADING`` by themselves.
     """
     if isinstance(error, RespError):
         return error
@@ -198,25 +200,25 @@ NOT_CONTIGUOUS: Final = encoded(
 
 
 OK: Final = b"OK"
-"""The status of a command that is no error."""
+"""The status of a successful command."""
 
 ERROR: Final = ord("-")
 
 
 def status_of(reply: bytes) -> bytes:
-    """Return what a command is counted as: `OK`, or the code of the error that it is answered."""
+    """Return the status to count for a reply: `OK`, or the code of its error."""
     return reply[1:-2].partition(b" ")[0] if reply[0] == ERROR else OK
 
 
 Work: TypeAlias = "Iterator[Awaitable[object]]"
-"""Serves commands; yields what must be awaited before it goes on."""
+"""Serves commands; yields awaitables that must finish before it continues."""
 
 
 class Additions:
-    """Additions to one counter that are made together, by one call to the store if it can be.
+    """Additions to one counter that are made together, with one call to the store if possible.
 
     Attributes:
-        name: of the last command.
+        name: the name of the last command.
     """
 
     __slots__ = (
@@ -227,36 +229,36 @@ class Additions:
     def __init__(
         self, counter: IdSegmentDistributor, session: Session, name: bytes, began: float
     ) -> None:
-        """Begin with none.
+        """Start without additions.
 
         Args:
             counter: the counter.
-            session: whose they are.
-            name: of the first command.
-            began: when that was read, monotonic seconds.
+            session: the session that sent them.
+            name: the name of the first command.
+            began: when the first command was read, monotonic seconds.
         """
         self._counter = counter
         self._session = session
         self._began = began
         self._token = session.token_name
         self.name = name
-        self._names = [(0, name)]  # and where those of another name begin
+        self._names = [(0, name)]  # each name, and where its commands begin
         self._places: list[int] = []
         self._steps: list[int] = []
-        self._all_alike = True  # until one of them is refused
+        self._all_alike = True  # False once one of them is refused
 
     def call(self, name: bytes) -> None:
-        """Let the following ones be of that command."""
+        """Treat the following additions as commands with this name."""
         self.name = name
         self._names.append((len(self._places), name))
 
     def add(self, place: int, step: int) -> None:
-        """Join one of ``step`` ids, whose reply has that place."""
+        """Add one command for ``step`` ids, whose reply has this place."""
         self._places.append(place)
         self._steps.append(step)
 
     def settle_nowait(self, replies: list[bytes]) -> bool:
-        """Make them, if the store is in this process; return whether they are made, or refused."""
+        """Make the additions if the store is in this process; return whether they are settled."""
         total = sum(self._steps)
         if total > (self._counter.step_limit or total):
             return False
@@ -264,7 +266,7 @@ class Additions:
             last = self._counter.next_max_id_nowait(total)
         except (WouldBlock, IdOverflowError):
             return False
-        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+        except Exception as error:  # noqa: BLE001 - unknown errors are logged there
             self._refuse(replies, 0, self._steps, error)
         else:
             self._answer(replies, 0, last, self._steps)
@@ -273,7 +275,7 @@ class Additions:
         return True
 
     async def settle(self, replies: list[bytes]) -> None:
-        """Make them; never raises."""
+        """Make the additions; never raises."""
         at = 0
         for steps in self._joined():
             await self._make(replies, at, steps)
@@ -283,9 +285,9 @@ class Additions:
     async def _make(self, replies: list[bytes], at: int, steps: Sequence[int]) -> None:
         try:
             last = await grant(self._counter, sum(steps), self._session.service.calls)
-        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+        except Exception as error:  # noqa: BLE001 - unknown errors are logged there
             if isinstance(error, IdOverflowError) and len(steps) > 1:
-                for offset, step in enumerate(steps):  # there is room for the first ones perhaps
+                for offset, step in enumerate(steps):  # perhaps there are ids for the first ones
                     await self._make(replies, at + offset, [step])
             else:
                 self._refuse(replies, at, steps, error)
@@ -293,7 +295,7 @@ class Additions:
             self._answer(replies, at, last, steps)
 
     def _joined(self) -> list[list[int]]:
-        """Return the steps, so many together as one call may ask for."""
+        """Return the steps in groups, each as large as one call may request."""
         limit = self._counter.step_limit or sum(self._steps)
         joined: list[list[int]] = [[]]
         room = limit
@@ -322,7 +324,7 @@ class Additions:
         self._all_alike = False
 
     def _count(self, replies: Sequence[bytes]) -> None:
-        """Count them by command and status."""
+        """Count the commands by name and status."""
         note = self._session.service.meters.note_commands
         took = self._session.clock.monotonic() - self._began
         if self._all_alike and len(self._names) == 1:  # nearly always
@@ -338,7 +340,7 @@ class Additions:
 
 
 def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) -> Work:
-    """Make the additions to all counters, and forget them."""
+    """Make the additions to all counters, and clear them."""
     waiting = [each for each in added.values() if not each.settle_nowait(replies)]
     added.clear()
     for start in range(0, len(waiting), MOST_TOGETHER):
@@ -351,8 +353,8 @@ class RespProtocol(asyncio.Protocol):
 
     Attributes:
         session: what the client has said about itself.
-        transport: the connection's; None once it has ended.
-        unread: an object that stays the same while the client reads too slowly; None if it does
+        transport: the connection's transport; None once it has ended.
+        unread: an object that stays the same while the client reads too slowly; None while it does
             not.
     """
 
@@ -368,9 +370,9 @@ class RespProtocol(asyncio.Protocol):
 
         Args:
             service: the server.
-            commands: by name, in capitals.
-            connections: the open connections of the process, which it enters and leaves.
-            clock: tells when a token expires, and when a command takes too long to arrive.
+            commands: the commands by name, in capitals.
+            connections: the open connections of the process; this one adds and removes itself.
+            clock: the clock by which tokens expire and by which commands arrive too slowly.
         """
         self.session = Session(service, clock)
         self._connections: set[Any] = set() if connections is None else connections
@@ -380,14 +382,15 @@ class RespProtocol(asyncio.Protocol):
         self._loop: Any = None
         self._task: asyncio.Task[None] | None = None
         self.unread: asyncio.Future[None] | None = None
-        self._late: asyncio.Task[None] | None = None  # ends a client that ends no command
+        # Closes the connection of a client that ends no command.
+        self._late: asyncio.Task[None] | None = None
         self._is_ending = False
-        self._is_noted = False  # whether it holds bytes of what is not whole
+        self._is_noted = False  # whether it holds bytes of an incomplete command
 
-    # Called by the event loop.
+    # Methods that the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Start the connection."""
         self.transport = transport
         self._loop = asyncio.get_running_loop()
         self._connections.add(self)
@@ -399,10 +402,10 @@ class RespProtocol(asyncio.Protocol):
         if self._task is None:
             self._begin()
         else:
-            self.transport.pause_reading()  # until what has arrived is served
+            self.transport.pause_reading()  # until the received commands are served
 
     def eof_received(self) -> bool:
-        """Answer what has arrived: who sends no more may still read; with TLS it cannot."""
+        """Answer what has arrived: a client that stops sending may still read (not with TLS)."""
         self._is_ending = True
         is_encrypted = self.transport.get_extra_info("sslcontext") is not None
         return self._task is not None and not is_encrypted
@@ -413,13 +416,13 @@ class RespProtocol(asyncio.Protocol):
             self.unread = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue serving."""
         writable, self.unread = self.unread, None
         if writable is not None and not writable.done():
             writable.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; the ids of a call to the store that is under way are a gap."""
+        """End the connection; the ids of a store call that is still running are a gap."""
         del exc
         self._connections.discard(self)
         self.session.service.unfinished.note(self, 0)
@@ -428,13 +431,13 @@ class RespProtocol(asyncio.Protocol):
         self.resume_writing()
 
     def abort(self) -> None:
-        """End at once; what it holds goes now, for the loop may tell its end late."""
+        """End at once, and drop the buffers now, because the loop may report the end late."""
         if self.transport is not None:
             reset(self.transport)
             self._reader = Commands(most=0)
 
     def shutdown(self) -> None:
-        """Close the connection after the replies to what has arrived."""
+        """Close the connection after the replies to the received commands."""
         self._is_ending = True
         if self._task is None and self.transport is not None:
             self.transport.close()
@@ -464,7 +467,7 @@ class RespProtocol(asyncio.Protocol):
             self._task = None
 
     def _rest(self) -> None:
-        """Wait for more, or end."""
+        """Wait for more commands, or end."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -522,7 +525,7 @@ class RespProtocol(asyncio.Protocol):
         additions: Additions | None = None
         buffered = step = 0
         for command in commands:
-            if command is words and additions is not None:  # once more the same
+            if command is words and additions is not None:  # the same command again
                 additions.add(len(replies), step)
                 replies.append(b"")
                 continue
@@ -566,11 +569,11 @@ class RespProtocol(asyncio.Protocol):
         *,
         began: float,
     ) -> tuple[Additions | None, int]:
-        """Add to what is added to a counter; return that, and how many ids."""
+        """Add to the additions of a counter; return them, and the number of ids."""
         session = self.session
         try:
             counter, step = run.read(session, command[1:])
-        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+        except Exception as error:  # noqa: BLE001 - unknown errors are logged there
             reply = encoded(error_of(error))
             took = session.clock.monotonic() - began
             session.service.meters.note_commands(name, session.token_name, status_of(reply), took)
@@ -584,7 +587,7 @@ class RespProtocol(asyncio.Protocol):
         additions.add(len(replies), step)
         replies.append(b"")
         access = session.access
-        # Each command counts if there is a quota, so that the next one is read, too.
+        # If there is a quota, each command counts, so the next one must be parsed too.
         return (None if access is not None and access.is_counted else additions), step
 
     def _run(self, run: Command | None, command: list[bytes], replies: list[bytes]) -> Work:
@@ -592,12 +595,12 @@ class RespProtocol(asyncio.Protocol):
         try:
             if run is None:
                 name = command[0][:64].decode("ascii", "backslashreplace")
-                raise RespError(f"ERR unknown command {name!r}")  # noqa: TRY301 - as any other
+                raise RespError(f"ERR unknown command {name!r}")  # noqa: TRY301 - handled like any other
             answer = run(session, command[1:])
             if not isawaitable(answer):
                 replies.append(encoded(answer, protocol=session.protocol))
                 return
-        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+        except Exception as error:  # noqa: BLE001 - unknown errors are logged there
             replies.append(encoded(error_of(error)))
             return
         yield self._await(answer, replies)
@@ -605,7 +608,7 @@ class RespProtocol(asyncio.Protocol):
     async def _await(self, answer: Awaitable[object], replies: list[bytes]) -> None:
         try:
             replies.append(encoded(await answer, protocol=self.session.protocol))
-        except Exception as error:  # noqa: BLE001 - one that is unknown is logged there
+        except Exception as error:  # noqa: BLE001 - unknown errors are logged there
             replies.append(encoded(error_of(error)))
 
     def _flush(self, replies: list[bytes]) -> Work:

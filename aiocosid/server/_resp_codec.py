@@ -1,7 +1,7 @@
-"""What RESP is made of: replies, and the commands that a client sends.  Pure.
+"""The parts of RESP: replies, and the commands that a client sends.  No I/O.
 
-Commands are split here and not by hiredis, which parses replies: it allocates what a header
-announces, so that 14 bytes cost a blocked event loop of 4 seconds, and a megabyte costs 12 GB.
+Commands are split here and not with hiredis, which is made to parse replies: it allocates what a
+header announces, so 14 bytes can block the event loop for 4 seconds, and a megabyte can cost 12 GB.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ __all__ = ("Commands", "RespError", "encoded")
 RESP3: Final = 3
 
 MOST_WORDS: Final = 1024
-"""Words of a command."""
+"""Maximum words of a command."""
 
 LONGEST_HEADER: Final = 32
-"""Bytes of a line that announces how many words, or bytes, follow."""
+"""Maximum bytes of a line that announces how many words or bytes follow."""
 
 STRANGER_WORDS: Final = 10
 STRANGER_BYTES: Final = 16_384
-"""What a command may have before its sender has shown a token; as of Redis."""
+"""Maximum bytes of a command before its sender has shown a token; Redis has the same limit."""
 
 SHORT: Final = 256
-"""Bytes of a command that is remembered, in case it comes again."""
+"""Maximum bytes of a command that is remembered in case it is repeated."""
 
 END: Final = b"\r\n"
 ARRAY, BULK = ord("*"), ord("$")
@@ -34,7 +34,7 @@ class RespError(Exception):
 
 
 def encoded(value: object, *, protocol: int = 2) -> bytes:
-    """Return a reply.
+    """Return an encoded reply.
 
     Args:
         value: an integer, bytes, text for a simple string, None, a list, a dict or a `RespError`.
@@ -73,7 +73,7 @@ def _one_line(text: str) -> bytes:
 
 
 class Commands:
-    """Splits what a client sends into commands: arrays of bulk strings, and nothing else.
+    """Splits received bytes into commands: arrays of bulk strings, and nothing else.
 
     Attributes:
         error: what is wrong with the bytes after the last command; empty if nothing is.
@@ -93,19 +93,19 @@ class Commands:
     )
 
     def __init__(self, *, most: int) -> None:
-        """Begin with nothing.
+        """Start without data.
 
         Args:
-            most: bytes of a command.
+            most: maximum bytes of a command.
         """
         self.error = ""
         self._most = most
         self._buffer = b""
-        self._at = 0  # of the first byte that has not been split
-        self._needed = 0  # length of the buffer below which nothing more can be split
-        self._words: list[bytes] = []  # of a command that is not complete
-        self._left = 0  # words that it lacks
-        self._size: int = 0  # bytes of it so far
+        self._at = 0  # the position of the first byte that has not been split
+        self._needed = 0  # buffer length that is needed to split more
+        self._words: list[bytes] = []  # of an incomplete command
+        self._left = 0  # words that this command still lacks
+        self._size: int = 0  # bytes of this command so far
         self._last = b""  # the last command, which a pipeline often repeats
         self._last_words: list[bytes] = []
 
@@ -126,11 +126,11 @@ class Commands:
         return len(self._buffer) - self._at + (self._size if self._left else 0)
 
     def take(self, at_most: int, *, is_stranger: bool = False) -> list[list[bytes]]:
-        """Return the next commands that are complete; the same list again for one repeated.
+        """Return the next complete commands; for a repeated command, the same list again.
 
         Args:
-            at_most: how many.
-            is_stranger: whether the sender has shown no token yet; then one at a time.
+            at_most: the maximum number of commands.
+            is_stranger: whether the sender has not shown a token yet; then one command at a time.
         """
         at_most = 1 if is_stranger else at_most
         found: list[list[bytes]] = []
@@ -144,7 +144,7 @@ class Commands:
             if len(buffer) < self._needed or not self._split(is_stranger=is_stranger):
                 break
             words, self._words = self._words, []
-            if not words:  # an array without elements, which Redis ignores
+            if not words:  # an empty array, which Redis ignores
                 continue
             if is_whole and self._at - start <= SHORT:
                 last = self._last = buffer[start : self._at]
@@ -153,7 +153,7 @@ class Commands:
         return found
 
     def _split(self, *, is_stranger: bool) -> bool:
-        """Go on with a command; return whether it is complete now."""
+        """Continue with a command; return whether it is complete now."""
         most_words = STRANGER_WORDS if is_stranger else MOST_WORDS
         most = STRANGER_BYTES if is_stranger else self._most
         if not self._left:
@@ -184,7 +184,7 @@ class Commands:
         return True
 
     def _header(self, kind: int, what: str, at_most: int) -> int | None:
-        """Return the number of a line; None if it is not there yet, or wrong."""
+        """Return the number in a header line; None if the line is incomplete or wrong."""
         buffer, at = self._buffer, self._at
         if at == len(buffer):
             return None

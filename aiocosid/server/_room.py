@@ -1,4 +1,4 @@
-"""Room for answers with many ids, of which one takes megabytes until its reader has it."""
+"""Limits concurrent answers with many ids, which take megabytes until the client has read them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ("Room",)
 
 FEW: Final = 1000
-"""Ids of an answer that needs no room."""
+"""The maximum ids of an answer that is not limited."""
 
 PLACES: Final = 6
-"""Answers with many ids at a time: one of 100,000 takes 4 MB."""
+"""Maximum concurrent answers with many ids; one with 100,000 ids takes 4 MB."""
 
 PATIENCE: Final = 2.0  # seconds
 
 
 class Room:
-    """The places of a process."""
+    """The places for long answers in one process."""
 
     __slots__ = ("_places",)
 
@@ -32,10 +32,10 @@ class Room:
         self._places = asyncio.Semaphore(PLACES)
 
     async def take(self, count: int) -> Callable[[], None] | None:
-        """Wait for a place for so many ids; return what gives it back, None if they are few.
+        """Wait for a place for an answer; return its release function, None if the ids are few.
 
         Raises:
-            Problem: others have taken all of them, and take their time to read.
+            Problem: other answers occupy all places, and their clients read slowly.
         """
         if count <= FEW:
             return None
@@ -53,13 +53,13 @@ class Room:
         """Return an answer with so many ids, which keeps its place until it is read.
 
         Args:
-            count: how many.
-            take: takes them, and returns the body.
-            content_type: its type.
+            count: the number of ids.
+            take: takes the ids, and returns the body.
+            content_type: the body's content type.
 
         Raises:
-            Problem: as `take`.
-            CosIdError: as taking them.
+            Problem: as for `take`.
+            CosIdError: as for taking the ids.
         """
         release = await self.take(count)
         try:

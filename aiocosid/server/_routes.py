@@ -1,4 +1,4 @@
-"""The routes of the server's own API: one list gives routing, rights and OpenAPI."""
+"""The routes of the server's own API: one list defines routing, rights and OpenAPI."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ("Direct", "HttpCall", "HttpOperation", "as_json", "routes_of")
 NOTHING: Final = Access(scopes=frozenset())
 
 
-@dataclass(slots=True)  # a frozen one takes four times as long to make
+@dataclass(slots=True)  # creating a frozen one takes four times as long
 class HttpCall:
     """One request.
 
     Attributes:
-        service: what serves it.
+        service: the service.
         access: what its sender may do; nothing for a public operation.
-        scope: the request's.
-        receive: receives its body.
+        scope: the request's scope.
+        receive: receives the request's body.
         path: the parameters of its path.
     """
 
@@ -50,16 +50,17 @@ class HttpCall:
 
 @dataclass(frozen=True, slots=True)
 class HttpOperation:
-    """What is done for one method of one path.
+    """An operation for one method of one path.
 
     Attributes:
         method: GET, which includes HEAD, POST, PATCH or DELETE.
-        path: as Starlette has it.
-        serve: does it; it is called with the call and, if there is a model of the body, with that.
-        scope: the right that the sender needs for the name or the namespace in the path; None if
+        path: the path in Starlette's notation.
+        serve: runs the operation; called with the call and, if there is a model of the body, with
+            the body.
+        scope: the token scope that the sender needs for the name or namespace in the path; None if
             any valid token is enough.
-        is_public: whether it is served without looking for a token, or looks for it itself.
-        summary: what it does; empty if OpenAPI does not show it.
+        is_public: whether it is served without checking for a token, or checks the token itself.
+        summary: what it does; empty if OpenAPI does not show the operation.
         answer: the name of its answer's schema.
         asked: the model of its body.
         query: the schemas of the parameters in its query.
@@ -78,7 +79,7 @@ class HttpOperation:
 
 
 def routes_of(service: Service, operations: Iterable[HttpOperation]) -> list[Route]:
-    """Return the routes of operations, in their order."""
+    """Return the routes of operations, in the same order."""
     paths: dict[str, dict[str, HttpOperation]] = {}
     for each in operations:
         paths.setdefault(each.path, {})[each.method] = each
@@ -86,7 +87,7 @@ def routes_of(service: Service, operations: Iterable[HttpOperation]) -> list[Rou
 
 
 class _Endpoint:
-    """What serves the operations of one path."""
+    """Serves the operations of one path."""
 
     def __init__(self, service: Service, operations: Mapping[str, HttpOperation]) -> None:
         self._service = service
@@ -113,7 +114,7 @@ async def _parsed(call: HttpCall, model: type[BaseModel]) -> BaseModel:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        # Without what was given, which may be a secret in the wrong place.
+        # The given values are left out, because they may contain a misplaced secret.
         found = "; ".join(
             f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors()
         )
@@ -125,7 +126,8 @@ def as_json(tree: object, status: int = HTTPStatus.OK) -> HttpAnswer:
     return HttpAnswer(json.dumps(tree).encode(), status=status)
 
 
-# The shortest way to the routes that hand out ids: the framework's layers cost a fifth of one id.
+# A shortcut to the routes that issue ids: the framework's layers cost a fifth of the time for one
+# id.
 
 
 class _Way(NamedTuple):
@@ -135,14 +137,14 @@ class _Way(NamedTuple):
 
 
 class Direct:
-    """Finds the endpoints of paths whose last part is a parameter, by what is before it."""
+    """Finds endpoints whose path's last part is a parameter, from the part before it."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
-        """Look at the routes, in the order in which they are tried."""
+        """Index the routes, in the order in which they are tried."""
         self._ways: dict[str, _Way] = {}
         for index, each in enumerate(routes):
             if not isinstance(each, Route) or each.app is not each.endpoint:
-                continue  # the framework makes requests of its own for functions
+                continue  # for functions the framework creates its own requests
             head, _, parameter = each.path.partition("/{")
             name = parameter.partition(":")[0].removesuffix("}")
             is_alone = list(each.param_convertors) == [name] and each.path.endswith("}")
@@ -150,9 +152,9 @@ class Direct:
                 self._ways[head] = _Way(each.methods, each.endpoint, name)
 
     def find(self, scope: Scope) -> Callable[[Scope, Receive, Send], Awaitable[None]] | None:
-        """Return the endpoint that the framework would call, having set what it would set.
+        """Return the endpoint that the framework would call, and set what it would set.
 
-        None if it is to look itself.
+        It returns None if the framework must search.
         """
         head, _, last = scope["path"].rpartition("/")
         way = self._ways.get(head)
@@ -167,7 +169,7 @@ class Direct:
 
 
 def _reaches(route: BaseRoute, head: str) -> bool:
-    """Return whether a route is for a path with that beginning, too, and comes first."""
+    """Return whether a route also matches a path with that beginning, and comes first."""
     path: str = getattr(route, "path", "")
     scope: dict[str, Any] = {"type": "http", "path": f"{head}/x", "method": "", "headers": []}
     return path.startswith(f"{head}/") or route.matches(scope)[0] is not Match.NONE

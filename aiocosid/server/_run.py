@@ -1,8 +1,8 @@
 """Runs the server: its sockets, its processes, and its end.
 
-SIGTERM and SIGINT end it in order: it says that it is not ready, serves on for ``drain`` seconds,
-closes its listeners, answers what has arrived, and gives machine ids and unused ids back.  A second
-signal ends it at once.
+SIGTERM and SIGINT end it in an orderly way: it reports that it is not ready, continues to serve for
+``drain`` seconds, closes its listeners, answers the requests that have arrived, and releases
+machine ids and unused ids.  A second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -60,29 +60,30 @@ __all__ = ("app_of", "run", "run_app")
 logger = logging.getLogger("aiocosid.server")
 
 HTTP_DIALECTS: Final = ("cosid", "leaf", "tinyid")
-LOOKS: Final = 4  # at waiting connections, within their timeout
+LOOKS: Final = 4  # checks of waiting connections within their timeout
 HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
-"""Has the tokens, the certificates and the names read again; Windows has no such signal."""
+"""Makes the server reload its tokens, certificates and names; Windows has no such signal."""
 
-TICKS: Final = 10  # of uvicorn, in a second
+TICKS: Final = 10  # of uvicorn per second
 
 
 def run(settings: Settings, load: Load | None = None) -> None:
     """Run the server that settings describe, in this process or several, until a signal ends it.
 
-    It writes its log to standard error.  With SIGHUP it reads tokens, certificates and names again.
+    It writes its log to standard error.  On SIGHUP it reloads tokens, certificates and names.
 
     Args:
         settings: as `load_settings` returns them.
-        load: reads the settings again; with several processes each calls it, so it can be pickled.
-            Without it SIGHUP does nothing.
+        load: loads the settings again.  Each of several processes calls it, so it must be possible
+            to pickle it.  Without it, SIGHUP does nothing.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
-        InvalidArgumentError: an address cannot be used, or other machines reach it and there are no
-            tokens; a certificate cannot be read; or a store of one process has several.
+        InvalidArgumentError: an address cannot be used; other machines can reach it and there are
+            no tokens; a certificate cannot be read; or several processes would use a store that
+            exists in one process only.
         CosIdError: the generators cannot be opened.
-        KeyboardInterrupt: SIGINT has ended it, in order.
+        KeyboardInterrupt: SIGINT has ended it in an orderly way.
     """
     run_app(settings, app_of, load)
 
@@ -128,9 +129,9 @@ def app_of(
 
     Args:
         settings: as `load_settings` returns them.
-        over: returns the store of segments and machine ids, over the one at the top of the
-            settings; without it that one itself.
-        offers: what it does at all, whatever a token allows.
+        over: returns the store of segments and machine ids, over the store at the top of the
+            settings; by default, that store itself.
+        offers: the scopes that the application offers at all, whatever a token allows.
 
     Raises:
         InvalidSettingsError: the settings are wrong.
@@ -146,7 +147,7 @@ def app_of(
     provider.open_in_part()
     if over is not None:
         if provider.store is None:
-            raise InvalidArgumentError("store", None, expected="one at the top of the settings")
+            raise InvalidArgumentError("store", None, "is required at the top of the settings")
         store = over(provider.store)
     return App(
         provider,
@@ -173,7 +174,7 @@ def _dialects(settings: Settings) -> Iterator[Callable[[Service], Sequence[BaseR
 
 
 def _check_processes(settings: Settings) -> None:
-    """Raise if several processes would hand out the same ids."""
+    """Raise if several processes would issue the same ids."""
     count = settings.server.workers
     if count == 1:
         return
@@ -182,22 +183,23 @@ def _check_processes(settings: Settings) -> None:
     kinds = {each.kind for each in sections if each is not None}
     stores = [url for url, *_ in configured_stores(settings)]
     if "counter" in kinds or any(url.startswith("memory:") for url in stores):
-        expected = "1: a store in memory, or a counter, is known to one process alone"
-        raise InvalidArgumentError("workers", count, expected=expected)
+        rule = "must be 1: a store or a counter in memory exists in one process only"
+        raise InvalidArgumentError("workers", count, rule)
 
 
 def _check_private(found: Sequence[Listener]) -> None:
     for each in found:
         if each.is_public:
-            expected = (
-                "an address of this machine alone, as the settings have no tokens "
-                "(`aiocosid token new --name NAME` makes one; --insecure does without)"
+            rule = (
+                "must be an address that only this machine reaches, as the settings have no "
+                "tokens; make one with `aiocosid token new --name NAME`, or allow it with "
+                "--insecure"
             )
-            raise InvalidArgumentError("listen", each.name, expected=expected)
+            raise InvalidArgumentError("listen", each.name, rule)
 
 
 def _tell(settings: Settings, found: Sequence[Listener]) -> None:
-    """Write which addresses are served."""
+    """Log which addresses are served."""
     server = settings.server
     _warn_of_expiry(settings)
     if not server.tokens and any(each.is_public for each in found):
@@ -213,8 +215,8 @@ def _warn_of_expiry(settings: Settings) -> None:
 
 
 async def _warn_of_disposable(service: Service) -> None:
-    """Warn of stores for tests, in which what is dropped is made again."""
-    with suppress(Problem):  # there is none
+    """Warn about stores for tests, in which dropped tables are created again."""
+    with suppress(Problem):  # there is no store
         for store in parts_of(service.store):
             with suppress(CosIdError):
                 if (await store.ask_server()).is_disposable:
@@ -222,12 +224,12 @@ async def _warn_of_disposable(service: Service) -> None:
 
 
 def _allow_connections() -> None:
-    """Open as many files as the system allows; the usual limit is 1024."""
+    """Raise the limit of open files as far as the system allows; the usual limit is 1024."""
     if find_spec("resource") is None:  # on Windows
         return
     resource: Any = import_module("resource")
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):  # where "unlimited" is not
+    with suppress(OSError, ValueError):  # where "unlimited" is not allowed
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
@@ -235,7 +237,7 @@ def _begin_log() -> None:
     form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     logging.basicConfig(level=logging.WARNING, format=form, force=True)
     logger.setLevel(logging.INFO)
-    # Of uvicorn no warnings: each connection with garbage would be one.
+    # Uvicorn's warnings are off, because each connection that sends garbage would log one.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
@@ -244,13 +246,13 @@ def _begin_log() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a process serves.
+    """The plan of what a process serves.
 
     Attributes:
-        make: makes the application.
-        settings: describe it.
-        load: reads them again; None to keep them.
-        sheets: the folder in which several processes tell each other what they know; or empty.
+        make: creates the application.
+        settings: the settings of the application.
+        load: loads the settings again; None to keep them.
+        sheets: the folder in which several processes share their figures; or empty.
     """
 
     make: Make
@@ -281,7 +283,7 @@ def _work(
 
 
 def _numbered(settings: Settings, index: int) -> Settings:
-    """Return the settings with a machine id of its own for each process, where they are by hand."""
+    """Return settings that give each process its own machine id, where ids are set manually."""
     machine = settings.machine
     if machine.worker_bits is None or machine.worker is not None:
         return settings
@@ -303,7 +305,7 @@ def _run(
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes uvloop's loop; None where there is none, as on Windows."""
+    """Return a function that creates uvloop's loop; None where uvloop is missing, as on Windows."""
     if find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
@@ -341,10 +343,10 @@ async def _serve(
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with an end that load balancers notice, and patience with its limits.
+    """uvicorn's server, with a shutdown that load balancers notice, and limits on waiting clients.
 
     Attributes:
-        signal: the signal that ends it; 0 before.
+        signal: the signal that ends it; 0 before that.
     """
 
     def __init__(
@@ -373,7 +375,7 @@ class _Server(uvicorn.Server):
         self._ticks_left = self._ticks
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; TLS is for TCP alone."""
+        """Start to listen; TLS is for TCP only."""
         loop = asyncio.get_running_loop()
         make = partial(EitherProtocol, self.config, self.server_state, app_state={}, _loop=loop)
         self.servers: list[Any] = []
@@ -402,7 +404,7 @@ class _Server(uvicorn.Server):
             self._reading = asyncio.get_running_loop().create_task(self._read_again(load))
 
     async def _read_again(self, load: Load) -> None:
-        """Take the tokens, certificates and names of today; or none of them, if one is wrong."""
+        """Reload the tokens, certificates and names; keep all old ones if a new one is wrong."""
         try:
             found = await asyncio.to_thread(read_again, self._settings, load)
         except CosIdError as error:
@@ -420,10 +422,10 @@ class _Server(uvicorn.Server):
         logger.info("process %d has read %d tokens again", os.getpid(), len(server.tokens))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin the end; the second signal is the end.
+        """Start the shutdown; a second signal ends the server at once.
 
-        In one of several processes the parent's word counts, which may come in addition to a signal
-        to all processes of a group.
+        In one of several processes the parent's message decides, which may arrive in addition to a
+        signal to the whole process group.
         """
         del frame
         if self._parent is not None and (self.signal or sig == signal.SIGINT):
@@ -439,12 +441,12 @@ class _Server(uvicorn.Server):
         logger.info("process %d ends in order, after %g s", os.getpid(), drain)
         self._ends_at = SYSTEM_CLOCK.monotonic() + drain
         self._service.is_draining = True
-        # Clients with kept connections go elsewhere.
+        # This makes clients with kept connections connect elsewhere.
         self.config.encoded_headers.append(CLOSE)
         self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
 
     async def on_tick(self, counter: int) -> bool:
-        """Look after the connections and the end, ten times a second."""
+        """Check the connections and the shutdown, ten times a second."""
         now = SYSTEM_CLOCK.monotonic()
         if self._parent is not None and not self.signal and os.getppid() != self._parent:
             logger.error("process %d: its parent has gone", os.getpid())

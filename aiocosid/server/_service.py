@@ -1,7 +1,7 @@
-"""What the server does, whatever protocol asks: ids, segments, and who may have them.
+"""The service behind all protocols: ids, segments, and who may have them.
 
-It keeps no state that the store does not have.  A segment is one addition to a counter of the
-store; only ids asked for one by one, or by count, come from a generator of this process.
+It is stateless: all state is in the store.  A segment is one addition to a counter of the store;
+only ids that are requested one by one, or by count, come from a generator in this process.
 """
 
 from __future__ import annotations
@@ -60,32 +60,35 @@ __all__ = ("COSID_STEP", "Limits", "Service", "StoreCalls", "grant", "has_answer
 audit = logging.getLogger("aiocosid.server.audit")
 
 CALL_TIMEOUT: Final = 2.0
-"""Seconds that the store has for one addition; as of a generator's call."""
+"""Seconds within which the store must complete one addition, as for a generator's call."""
 
 COSID_STEP: Final = 10**12
-"""Ids of one segment of a client of CosId's, whose chain merges up to 10^8 segments of its step.
+"""Maximum ids in one segment for a CosId client, whose chain merges up to 10^8 segments of its
+step.
 
-The client owns all that it asked for, so a request cannot be cut.  Nine million of them reach the
-end of a counter.
+The client assumes that it owns all ids that it requested, so a request cannot be shortened.  Nine
+million such segments exhaust a counter.
 """
 
 COUNTERS_KEPT: Final = 10_000
-"""Counters whose last value is remembered, so that one that went back is noticed."""
+"""How many counters' last values are remembered, so that a counter that went backwards is detected.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one request may ask for; more is refused, never cut.
+    """The limits of one request; a larger request is refused, never shortened.
 
     Attributes:
-        ids: ids of one request.
-        step: ids of one segment; a chain that is emptied at full speed asks for 16.8 million.
-        name: characters of a name.
-        body: bytes of a request's body.
-        connections: open connections of each process; further ones are closed at once.
-        header_timeout: seconds that a request's head may take, and an idle connection may stay.
-        safe_guard: seconds without a renewal before which no client is handed another's machine id,
-            whatever it asks for; the longest safe guard of the namespace counts, too.
+        ids: maximum ids per request.
+        step: maximum ids per segment; a chain that is used at full speed requests 16.8 million.
+        name: maximum characters of a name.
+        body: maximum bytes of a request's body.
+        connections: maximum open connections of each process; further ones are closed at once.
+        header_timeout: seconds that a request's head may take, and that an idle connection may stay
+            open.
+        safe_guard: the minimum seconds without a renewal before a client can be granted another's
+            machine id, whatever it asks for; the namespace's longest safe guard applies too.
     """
 
     ids: int = 100_000
@@ -99,12 +102,12 @@ class Limits:
 
 @dataclass(slots=True)
 class StoreCalls:
-    """Additions to counters of the store, so far.
+    """The additions to the store's counters so far.
 
     Attributes:
-        count: all of them.
-        failures: those that failed.
-        seconds: how long all together have taken; a store in this process takes none.
+        count: the number of additions.
+        failures: the number of additions that failed.
+        seconds: the seconds that all of them took; a store in this process takes none.
     """
 
     count: int = 0
@@ -116,23 +119,23 @@ class Service:
     """Ids and segments of one provider and one store, for all protocols.
 
     Attributes:
-        limits: what one request may ask for.
-        tokens: who may ask.
-        hosts: which names requests without a token may have for this server.
-        namespace: of counters that are named without one.
-        calls: the additions that it has asked the store for.
-        certificate_ms: when its certificate ends, unix time in milliseconds; None without one.
+        limits: the limits of one request.
+        tokens: the server's tokens.
+        hosts: the host names that requests without a token may use for this server.
+        namespace: the namespace of counters that are named without one.
+        calls: the additions that it has requested from the store.
+        certificate_ms: when its certificate expires, unix time in milliseconds; None without one.
         history: the last ten minutes of this process.
-        meters: what it is asked.
+        meters: counts its requests.
         pulse: whether its stores answer.
-        room: for answers with many ids.
+        room: the capacity for answers with many ids.
         quotas: counts what tokens with a quota take.
-        sheets: what the other processes of the server know; None if there are none.
-        tasks: what goes on beside the requests.
+        sheets: the figures of the server's other processes; None if there are none.
+        tasks: the tasks that run alongside the requests.
         receipt_key: the secret that proves leases of machine ids; empty for none.
-        unfinished: what has arrived of requests that are not whole.
-        refused: how often no token was shown, or one that is wrong or has expired.
-        is_draining: whether it tells its balancer to send no more requests; it still serves.
+        unfinished: the received parts of incomplete requests.
+        refused: how often a token was missing, wrong or expired.
+        is_draining: whether it tells its load balancer to send no more requests; it still serves.
     """
 
     def __init__(
@@ -180,14 +183,14 @@ class Service:
         return f"<{type(self).__name__} {self.namespace} {state}>"
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Open the provider and a store that was given, and leave their end to the stack.
+        """Open the provider, and the store if one was given; the stack closes them.
 
         Raises:
-            CosIdError: as opening either.
+            CosIdError: as for opening either of them.
         """
         provider = await stack.enter_async_context(opened(self._source, default=False))
         self.adopt(provider)
-        if self._given_store is not None:  # it may use the provider's own, so it is closed first
+        if self._given_store is not None:  # it may use the provider's store, so it is closed first
             await stack.enter_async_context(self._given_store)
         if self._creates and self._created is None:
             created = IdProvider(self.store, namespace=self.namespace)
@@ -197,7 +200,7 @@ class Service:
         stack.callback(self.tasks.start(partial(self.pulse.beat, self.stores)).cancel)
 
     def adopt(self, provider: Provider) -> None:
-        """Serve from a provider that is open already."""
+        """Serve from a provider that is already open."""
         self._provider = provider
         self._store = self._given_store
         if isinstance(provider, IdProvider | ConfiguredProvider):
@@ -210,7 +213,7 @@ class Service:
         """The open provider.
 
         Raises:
-            NotOpenError: it is not open.
+            NotOpenError: the provider is not open.
         """
         if self._provider is None:
             raise NotOpenError("the server's provider")
@@ -221,7 +224,7 @@ class Service:
         """The store of segments and machine ids.
 
         Raises:
-            Problem: there is none.
+            Problem: there is no store.
         """
         if self._store is None:
             detail = "the server has no store: give one in its settings"
@@ -230,13 +233,13 @@ class Service:
 
     @property
     def stores(self) -> list[Store]:
-        """All its stores; the main one first."""
+        """All its stores, with the main one first."""
         provider, main = self.provider, self._store
         found: list[Store] = []
         if isinstance(provider, ConfiguredProvider):
             found += [*provider._stores, *provider._borrowed]
         if main is not None:
-            # A store over another one has that one's counters and machine ids.
+            # A store over another store shows that store's counters and machine ids.
             beneath = getattr(main, "root", None)
             found = [main, *(each for each in found if each is not main and each is not beneath)]
         return found
@@ -260,7 +263,7 @@ class Service:
         """Return what a caller may do.
 
         Raises:
-            Problem: a token is needed, and this one is missing, wrong or has expired.
+            Problem: a token is needed, and this one is missing, wrong or expired.
         """
         found = self.tokens.access(secret, now_ms=now_ms)
         if found is None:
@@ -276,10 +279,10 @@ class Service:
         return found
 
     def check(self, access: Access, wanted: TokenScope, name: str = "") -> None:
-        """Raise unless a caller may do that with a name.
+        """Raise unless a caller may do this with a name.
 
         Raises:
-            Problem: it may not, or the name is too long.
+            Problem: the caller may not do this, or the name is too long.
         """
         if len(name) > self.limits.name:
             detail = f"a name has at most {self.limits.name} characters"
@@ -289,30 +292,30 @@ class Service:
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", detail)
 
     def note(self, access: Access, what: str) -> None:
-        """Write one line of the audit log: who has changed what."""
+        """Write one line to the audit log: who changed what."""
         audit.info("%s: %s", access.who, what)
 
     # Ids.
 
     def known(self, name: str) -> AnyGenerator:
-        """Return a generator that is there.
+        """Return a generator that exists.
 
         Raises:
-            Problem: there is none of that name.
+            Problem: there is no generator with that name.
         """
         try:
             return self.provider[name]
         except KeyError:
-            # Not the name itself: nobody has checked it.
+            # The name itself is not shown, because it has not been checked.
             detail = "no generator has that name"
             raise Problem(HTTPStatus.NOT_FOUND, "unknown-name", detail) from None
 
     async def generator(self, name: str) -> AnyGenerator:
-        """Return a generator; create it if the server is configured to.
+        """Return a generator; create it if the server is configured to do so.
 
         Raises:
-            Problem: there is none of that name.
-            CosIdError: it cannot be created.
+            Problem: there is no generator with that name.
+            CosIdError: the generator cannot be created.
         """
         if (tags := self._tags(name)) is not None:
             return await tags.get(name)
@@ -324,9 +327,10 @@ class Service:
         return await self._created.segment_chain(name)
 
     def _tags(self, name: str) -> LeafTags[LeafSegmentId] | None:
-        """Return Leaf's tags, if a name is one of them, and of no generator in the settings.
+        """Return Leaf's tags if the name is one of them and of no generator in the settings.
 
-        By their last reading, as Leaf: no caller makes the server ask the store for unknown names.
+        As in Leaf, it uses the tags that were read last, so no caller can make the server ask the
+        store for unknown names.
         """
         provider = self._provider
         tags = provider.leaf_tags if isinstance(provider, ConfiguredProvider) else None
@@ -337,23 +341,23 @@ class Service:
     async def next_ids(
         self, name: str, count: int, shard: int | None = None, *, access: Access
     ) -> list[int] | list[str]:
-        """Return exactly ``count`` ids of a generator, at the expense of a caller.
+        """Return exactly ``count`` ids of a generator, charged to the caller's quota.
 
-        If the caller goes away, they are a gap, and nobody else gets them.
+        If the caller disconnects, the ids are a gap, and no other caller gets them.
 
         Args:
-            name: the generator's.
-            count: how many.
+            name: the generator's name.
+            count: the number of ids.
             shard: the sharding id of all of them; None for the generator's own, if it has one.
-            access: the caller's.
+            access: the caller's access.
 
         Raises:
-            Problem: there is none of that name, or the caller is over its quota.
+            Problem: there is no generator with that name, or the caller is over its quota.
             CosIdError: there are no ids now; or the count or the shard is outside its range, or the
-                generator's ids carry no shard.
+                generator's ids have no shard.
         """
         generator = await self.generator(name)
-        sharded: Any = generator  # its methods take the shard
+        sharded: Any = generator  # its methods accept a shard
         if shard is not None:
             check_shard(sharded, shard)
         elif count == 1 and isinstance(generator, IdGenerator):
@@ -368,18 +372,18 @@ class Service:
     # Segments.
 
     async def segment(self, name: str, step: int | None = None, *, access: Access) -> range:
-        """Take a segment of the counter that a generator has, by one addition on its store.
+        """Take a segment of a generator's counter, with one addition on its store.
 
         Args:
-            name: the generator's name; if there is none, and the server is configured to create
-                some, a counter of the service's namespace.
-            step: how many ids, from 1 to the limit; by default the counter's own step.
-            access: the caller's, at whose expense it is.
+            name: the generator's name; if there is no such generator, and the server is configured
+                to create them, a counter in the service's namespace.
+            step: the number of ids, from 1 to the limit; by default the counter's own step.
+            access: the caller's access, whose quota is charged.
 
         Raises:
-            Problem: there is none of that name, or it has no counter; or the caller is over its
-                quota.
-            CosIdError: the store refuses or cannot be reached; or an argument is refused.
+            Problem: there is no generator with that name, or it has no counter; or the caller is
+                over its quota.
+            CosIdError: the store refuses or cannot be reached; or an argument is not valid.
         """
         distributor = await self._distributor(name)
         if step is None:
@@ -388,7 +392,7 @@ class Service:
         self._check_size("step", step, self.limits.step)
         most = distributor.step_limit or step
         if step > most:
-            raise InvalidArgumentError("step", step, expected=f"from 1 to {most}")
+            raise InvalidArgumentError("step", step, f"must be from 1 to {most}")
         self.quotas.charge(access, name, step)
         max_id = await grant(distributor, step, self.calls)
         stride = distributor.stride
@@ -411,13 +415,13 @@ class Service:
         """Create a counter whose first id is ``offset + 1``; change nothing if it exists.
 
         Returns:
-            The last id of one that exists; None if it was created.
+            The last id of an existing counter; None if the counter was created.
 
         Raises:
             Problem: there is no store.
-            CosIdError: an argument is refused; the store refuses or cannot be reached.
+            CosIdError: an argument is not valid; the store refuses or cannot be reached.
         """
-        with suppress(UnsupportedByStoreError):  # tiered and striped stores cannot look
+        with suppress(UnsupportedByStoreError):  # tiered and striped stores cannot read a counter
             found = await self.counter(name, namespace=namespace, offset=offset).peek()
             if found is not None:
                 return found
@@ -434,19 +438,19 @@ class Service:
         offset: int = 0,
         at_most: int = 0,
     ) -> int:
-        """Add to a counter of the store, and return its value: ``(value - step, value]`` is theirs.
+        """Add to a counter, and return its value: ``(value - step, value]`` belongs to the caller.
 
         Args:
             name: the counter's name.
             namespace: its namespace.
-            step: how many ids, from 1 to the limit.
-            access: the caller's, at whose expense they are.
+            step: the number of ids, from 1 to the limit.
+            access: the caller's access, whose quota is charged.
             offset: where a new counter begins.
-            at_most: the limit, if it is above the server's.
+            at_most: the limit, if it is above the server's limit.
 
         Raises:
             Problem: there is no store, or the caller is over its quota.
-            CosIdError: the store refuses or cannot be reached; or an argument is refused.
+            CosIdError: the store refuses or cannot be reached; or an argument is not valid.
         """
         self._check_size("step", step, max(at_most, self.limits.step))
         counter = self.counter(name, namespace=namespace, offset=offset)
@@ -464,13 +468,13 @@ class Service:
 
         Raises:
             Problem: there is no store.
-            InvalidArgumentError: the name is refused.
+            InvalidArgumentError: the name is not valid.
         """
         key = namespace, name
         found = self._counters.get(key)
         is_other = offset and found is not None and offset != found.offset
-        # Where a counter begins counts only until it has answered; what it answered is kept, or
-        # one that went back would not be noticed.
+        # The offset matters only until the counter has answered.  From then on this object is kept,
+        # because otherwise a counter that went backwards would not be detected.
         if found is None or (is_other and not has_answered(found)):
             found = self.store.segment_distributor(namespace=namespace, name=name, offset=offset)
             self._counters[key] = found
@@ -482,20 +486,20 @@ class Service:
 
     def _check_size(self, what: str, size: int, at_most: int) -> None:
         if not 1 <= size <= at_most:
-            raise InvalidArgumentError(what, size, expected=f"from 1 to {at_most}")
+            raise InvalidArgumentError(what, size, f"must be from 1 to {at_most}")
 
 
 def has_answered(counter: IdSegmentDistributor) -> bool:
-    """Return whether a counter's object knows a value of the counter, below which none may come."""
+    """Return whether a counter's object has seen a value; no later value may be lower."""
     return reached_by(counter) is not None
 
 
 async def grant(distributor: IdSegmentDistributor, step: int, calls: StoreCalls) -> int:
-    """Add to a counter, within `CALL_TIMEOUT`; without a task where the store is in this process.
+    """Add to a counter within `CALL_TIMEOUT`; needs no task if the store is in this process.
 
     Args:
-        distributor: the counter's.
-        step: how many ids.
+        distributor: the counter's distributor.
+        step: the number of ids.
         calls: counts this call.
 
     Raises:

@@ -1,7 +1,7 @@
-"""What each process of a server knows, in a file that the others read: any of them answers for all.
+"""Each process's figures, in files that the others read, so that any process can answer for all.
 
-A process writes its file once a second, in a thread.  The file stays when it ends, since what was
-counted counts on.
+A process writes its file once a second, in a thread.  The file stays when the process ends, because
+its counts remain part of the total.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ class Sheets:
     __slots__ = ("_folder",)
 
     def __init__(self, folder: str | Path) -> None:
-        """Share a folder, which is the server's own."""
+        """Share a folder that belongs to the server."""
         self._folder = Path(folder)
 
     async def write_on(self, read: Callable[[], Figures]) -> None:
-        """Write what this process knows, until the task is cancelled."""
+        """Write this process's figures, until the task is cancelled."""
         while True:
             await anyio.to_thread.run_sync(self._write, _text(read()))
             await SYSTEM_CLOCK.sleep(PAUSE)
 
     def _write(self, text: str) -> None:
         path = self._folder / f"{os.getpid()}.json"
-        with suppress(OSError):  # a full disk ends no server
+        with suppress(OSError):  # a full disk must not end the server
             draft = path.with_suffix(".new")
             draft.write_text(text)
             draft.replace(path)
 
     def others(self) -> Iterator[tuple[int, bool, Figures]]:
-        """Yield what the other processes have written: their numbers, and whether they run."""
+        """Yield the other processes' numbers, whether they run, and their figures."""
         for path in self._folder.glob("*.json"):
             number = int(path.stem)
             if number != os.getpid():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Listener", "bound", "refusal")
 
-BACKLOG: Final = 2048  # connections that wait to be accepted, as uvicorn has it
+BACKLOG: Final = 2048  # connections that wait to be accepted; the same as uvicorn's
 
 FIRST: Final = 3
 """The first descriptor that systemd passes."""
@@ -33,9 +33,9 @@ class Listener:
 
     Attributes:
         socket: the socket.
-        name: its address, as settings have it.
+        name: its address, as written in settings.
         is_public: whether other machines may reach it.
-        file: path, device and inode of a Unix socket that is ours to remove.
+        file: path, device and inode of a Unix socket that this server must remove.
     """
 
     socket: socket.socket
@@ -44,7 +44,7 @@ class Listener:
     file: tuple[Path, tuple[int, int]] | None = None
 
     def close(self) -> None:
-        """Close it, and remove its file if nobody has replaced it."""
+        """Close the socket, and remove its file if no other server has replaced it."""
         self.socket.close()
         if self.file is not None:
             path, identity = self.file
@@ -61,7 +61,7 @@ def bound(addresses: Iterable[Address], *, unix_mode: int) -> list[Listener]:
         unix_mode: the permissions of Unix sockets.
 
     Raises:
-        InvalidArgumentError: an address is in use, or cannot be had.
+        InvalidArgumentError: an address is in use, or cannot be bound.
     """
     with ExitStack() as stack:
         found: list[Listener] = []
@@ -71,8 +71,8 @@ def bound(addresses: Iterable[Address], *, unix_mode: int) -> list[Listener]:
                     stack.callback(each.close)
                     found.append(each)
             except OSError as error:
-                expected = f"an address that can be bound ({_reason(address, error)})"
-                raise InvalidArgumentError("listen", str(address), expected=expected) from error
+                rule = f"cannot be bound: {_reason(address, error)}"
+                raise InvalidArgumentError("listen", str(address), rule) from error
         stack.pop_all()
     return found
 
@@ -114,10 +114,10 @@ def _tcp(address: Address) -> Iterator[Listener]:
 def _unix(path: str, mode: int) -> Listener:
     _remove_stale(Path(path))
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(~mode & 0o777)  # so that nobody else connects before a chmod
+    before = os.umask(~mode & 0o777)  # so that no other user can connect before a chmod
     try:
         made.bind(path)
-        made.listen(BACKLOG)  # at once: nobody takes it for the file of a server that has ended
+        made.listen(BACKLOG)  # at once, so that no server treats its file as stale
     except OSError:
         made.close()
         raise
@@ -132,10 +132,10 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the file of a server that has ended without doing so.
+    """Remove the file of a server that ended without removing it.
 
     Raises:
-        OSError: it is no socket, or a server listens.
+        OSError: the file is not a socket, or a server is listening.
     """
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
@@ -153,17 +153,17 @@ def _remove_stale(path: Path) -> None:
 
 
 def _inherited() -> Iterator[Listener]:
-    """Take the sockets that systemd passes, once.
+    """Take over the sockets that systemd passes, once.
 
     Raises:
-        OSError: there are none.
+        OSError: systemd has passed no sockets.
     """
     pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     os.environ.pop("LISTEN_FDNAMES", None)
     if pid != str(os.getpid()) or not count.isdecimal() or int(count) == 0:
         raise OSError(errno.EBADF, "systemd has passed no socket to this process")
     for descriptor in range(FIRST, FIRST + int(count)):
-        os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no keyword
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function has no keyword
         yield _described(socket.socket(fileno=descriptor))
 
 
@@ -177,14 +177,14 @@ def _described(made: socket.socket) -> Listener:
 
 
 def refusal(sockets: Iterable[socket.socket]) -> Callable[[], None]:
-    """Return what refuses further connections, and those that wait, until a process listens again.
+    """Return a function that refuses new and waiting connections until a process listens again.
 
-    It does so on Linux, over TCP, and not for the sockets of systemd; others wait as before.
+    It works on Linux, over TCP, and not for systemd's sockets; other connections still wait.
 
     Args:
-        sockets: as `bound` returns them; no other process listens yet.
+        sockets: the sockets from `bound`; no other process may listen yet.
     """
-    inet = socket.AF_INET, socket.AF_INET6  # Unix sockets could not be opened again
+    inet = socket.AF_INET, socket.AF_INET6  # Unix sockets could not be reopened
     found = [
         each
         for each in sockets

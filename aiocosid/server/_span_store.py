@@ -1,6 +1,7 @@
-"""The store of a broker: counters that are bought in large spans, and cut in memory.
+"""The store of a broker: counters that are reserved in large spans and split in memory.
 
-One process may do so for all processes of a host: it is the only one that asks the store beneath.
+One process can do this for all processes of a host, and is then the only one that uses the
+underlying store.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ COUNTERS_KEPT: Final = 10_000
 
 
 class SpanDistributor(NotCopyable, IdSegmentDistributor):
-    """A counter of the store beneath, whose segments are cut from spans that are in memory.
+    """A counter of the underlying store, whose segments are cut from spans in memory.
 
-    All distributors that one `SpanStore` makes for a counter cut from the same spans, each segment
-    above the one before.  A cancelled call leaves a gap.
+    All distributors that one `SpanStore` creates for a counter cut from the same spans, each
+    segment above the previous one.  A cancelled call leaves a gap.
     """
 
     __slots__ = ("_bought", "_cut", "_root")
@@ -63,14 +64,14 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
         root: Store,
         bought: Collection[str],
         cut: Callable[[SpanDistributor, int], Awaitable[int]],
-        **described: Any,  # noqa: ANN401 - a contract's
+        **described: Any,  # noqa: ANN401 - the contract's options
     ) -> None:
         """Describe a counter; nothing is sent yet.
 
         Args:
-            root: the store beneath.
-            bought: the counters of which this process has bought ids.
-            cut: cuts a segment, and returns its last id.
+            root: the underlying store.
+            bought: the counters from which this process has reserved ids.
+            cut: cuts a segment and returns its last id.
             **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
@@ -81,59 +82,59 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
         self._root, self._bought, self._cut = root, bought, cut
         beneath = _root_counter(root, self, 1)
         if beneath.stride != 1 or beneath.step_limit is not None:
-            expected = "one that grants contiguous ranges of any length"
-            raise InvalidArgumentError("root", root, expected=expected)
+            raise InvalidArgumentError("root", root, "must grant contiguous ranges of any length")
 
     async def next_max_id(self, step: int) -> int:
         """Cut a segment; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
 
         Raises:
-            InvalidArgumentError: ``step`` is no integer, or below 1.
-            IdOverflowError: the counter has fewer ids left.
-            StoreUnavailableError: none is in hand, and the store beneath does not answer in time.
-            StoreError: none is in hand, and the store beneath refuses.
-            StoreRolledBackError: the store beneath lost writes; until `SpanStore.set_floor` has
-                raised the counter.
+            InvalidArgumentError: ``step`` is not an integer, or is below 1.
+            IdOverflowError: the counter has fewer ids left than ``step``.
+            StoreUnavailableError: no ids are buffered, and the underlying store does not answer in
+                time.
+            StoreError: no ids are buffered, and the underlying store refuses.
+            StoreRolledBackError: the underlying store lost writes; raised until
+                `SpanStore.set_floor` has raised the counter.
         """
         check_step(step)
         return await self._cut(self, step)
 
     @property
     def is_in_hand(self) -> bool:
-        """Whether this process has bought ids of the counter, and knows how far it has come."""
+        """Whether this process has reserved ids of the counter, and so knows its position."""
         return self.namespaced_name in self._bought
 
     async def peek(self) -> int | None:
-        """Return the last id that was bought, by any process; None if the counter is missing.
+        """Return the last id that any process has reserved; None if the counter is missing.
 
         Raises:
-            UnsupportedByStoreError: the root has no way to read a counter.
+            UnsupportedByStoreError: the root cannot read a counter without changing it.
             StoreError: the root refuses or cannot be reached.
         """
         return await _root_counter(self._root, self, 1).peek()
 
 
 class SpanStore(StoreOverStores[SpanDistributor]):
-    """A store whose counters are bought from another one in spans, and cut in memory.
+    """A store whose counters are reserved in another store in spans, and split in memory.
 
-    Spans grow with the measured rate, so that what is in hand lasts for ``endurance`` seconds.
-    What is in hand when the process ends is a gap, also when it is killed; the next one begins
-    above.  Machine ids, markers and the counters' values are the root's.
+    Spans grow with the measured rate, so that the buffered ids last for ``endurance`` seconds.  Ids
+    that are buffered when the process ends or is killed are a gap; the next process begins above
+    them.  Machine ids, markers and the counters' values are kept in the root.
 
     Attributes:
-        root: the store beneath.
-        largest: ids; a larger segment is one call to the root.
+        root: the underlying store.
+        largest: the maximum ids in a span; a larger segment is one call to the root.
     """
 
     __slots__ = ("_chains", "_opens", "_options", "_process", "_provider", "largest", "root")
 
     @takes(SpanOptions)
     def __init__(self, root: Store, options: SpanOptions, /) -> None:
-        """Describe it; nothing is sent yet.
+        """Describe the store; nothing is sent yet.
 
         Args:
-            root: the store beneath, whose counters grant contiguous ranges of any length.
-            options: the keyword arguments: see `SpanOptions`.
+            root: the underlying store, whose counters must grant contiguous ranges of any length.
+            options: the keyword arguments of `SpanOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -153,16 +154,16 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         return f"<{type(self).__name__} on {repr(self.root).strip('<>')}>"
 
     def statistics(self) -> dict[str, dict[str, object]]:
-        """Return what is in hand of each counter, ready for JSON; never waits."""
+        """Return what is buffered for each counter, ready for JSON; never waits."""
         return self._provider.statistics()
 
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:
-        """Raise the root's counter to ``above`` if it is lower or missing; drop what is in hand.
+        """Raise the root's counter to ``above`` if it is lower or missing; discard buffered ids.
 
         A cancelled or failed call may have taken effect in the root while ids below ``above`` are
-        still in hand: repeat it, which is safe.
+        still buffered.  Repeat the call; this is safe.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
@@ -177,7 +178,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         return raised
 
     async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with nothing in hand.
+        """Get ready in this process; in a forked child, without buffered ids.
 
         Raises:
             ForkedError: the root uses a client of the parent process.
@@ -192,7 +193,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
                 await open_in(self._provider, None)
 
     async def aclose(self) -> None:
-        """Give up what is in hand, a gap; close the root if it is owned."""
+        """Discard the buffered ids, which become a gap; close the root if it is owned."""
         try:
             await self._provider.aclose()
         finally:
@@ -209,14 +210,14 @@ class SpanStore(StoreOverStores[SpanDistributor]):
                 chain = self._chains.get(counter.namespaced_name)
                 over = None if chain is None else why_unusable(chain)
                 if isinstance(over, StoreRolledBackError):
-                    raise over.again()  # until the floor has been raised
+                    raise over.again()  # raised until the floor has been raised
                 if chain is None or over is not None:
                     chain = await self._opened(counter)
                 else:
                     self._chains.move_to_end(counter.namespaced_name)
                 return (await chain.next_run(step))[-1]
             except ClosedError as error:
-                # The floor was raised, or it was not used for long: there is a new one.
+                # The floor was raised, or the chain was unused for long, so a new chain is opened.
                 if why_unusable(self._provider) is not None:
                     raise StoreUnavailableError(
                         counter.store, "it is closed", remedy="open it anew"
@@ -225,7 +226,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
                 raise _as_store_error(counter.store, error) from error
 
     async def _bought_directly(self, counter: SpanDistributor, step: int) -> int:
-        """Make one call to the root; then drop what is in hand, which is below."""
+        """Make one call to the root; then discard the buffered ids, which are lower."""
         key = counter.namespaced_name
         distributor, chain = _root_counter(self.root, counter, 1), self._chains.get(key)
         floors = self._provider._host.floors
@@ -239,7 +240,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         return max_id
 
     async def _opened(self, counter: SpanDistributor) -> RunChain:
-        """Open the chain of a counter, above what an earlier one of this process has bought."""
+        """Open the chain of a counter, above all ids that this process has reserved earlier."""
         if why_unusable(self._provider) is not None or self._process != fork.generation:
             await self.aopen()
         key = counter.namespaced_name
@@ -253,18 +254,19 @@ class SpanStore(StoreOverStores[SpanDistributor]):
         spec = GeneratorSpec(RunChain.__name__, "spans", make, resumes="counter")
         chain = self._chains[key] = await self._provider._named(key, spec)
         if len(self._chains) > COUNTERS_KEPT:
-            # Of those that somebody waits for none is given up: they would take turns for ever.
+            # Only a chain without waiters is closed, or else the new one: chains with waiters would
+            # close each other for ever.
             idle = (each for each, other in self._chains.items() if not other._opening.line)
             await self._drop(next(idle, key))
         return chain
 
-    def _counter(self, **described: Any) -> SpanDistributor:  # noqa: ANN401 - a contract's
+    def _counter(self, **described: Any) -> SpanDistributor:  # noqa: ANN401 - the contract's options
         return SpanDistributor(self.root, self._chains, self._cut, **described)
 
     async def _drop(self, key: str) -> None:
-        """Give up what is in hand of a counter; calls under way start again."""
+        """Discard the buffered ids of a counter; running calls start again."""
         self._chains.pop(key, None)
-        with suppress(InvalidArgumentError, ClosedError, NotOpenError):  # gone already
+        with suppress(InvalidArgumentError, ClosedError, NotOpenError):  # already closed
             await self._provider.remove(key)
 
     def _holder(self) -> Store:
@@ -278,7 +280,7 @@ def _root_counter(root: Store, counter: IdSegmentDistributor, step: int) -> IdSe
 
 
 def _as_store_error(store: str, error: SegmentUnavailableError) -> CosIdError:
-    """Return the error of a call: the root's own, or that it did not answer in time."""
+    """Return the error of a call: the root's own error, or that the root did not answer in time."""
     cause = error.__cause__
     return (
         cause.again() if isinstance(cause, StoreError) else StoreUnavailableError(store, str(error))

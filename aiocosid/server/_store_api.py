@@ -1,7 +1,7 @@
-"""The server's store for its clients in Python: counters and machine ids, by one small protocol.
+"""The server's store for Python clients: counters and machine ids, over one small protocol.
 
-``POST /v1/store/{op}`` takes the arguments as JSON, and so does ``AIOCOSID op json`` of RESP.  The
-client is `aiocosid.stores.remote`.
+``POST /v1/store/{op}`` takes the arguments as JSON, as does the RESP command ``AIOCOSID op json``.
+The client is `aiocosid.stores.remote`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ O = TypeVar("O", TakeOperation, RenewOperation, ReleaseOperation)  # noqa: E741 
 L = TypeVar("L", Machine, MachineMarker)
 
 MOST_BYTES: Final = 1 << 16
-"""Of a body."""
+"""Maximum bytes of a body."""
 
 
 async def dispatch(service: Service, access: Access, op: str, args: object) -> dict[str, Any]:
-    """Serve one call, and return an object of JSON.
+    """Serve one call, and return a JSON object.
 
     Args:
         service: the server.
@@ -66,8 +66,8 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
         args: its arguments.
 
     Raises:
-        Problem: the caller may not do that, there is no such operation, or the server drains.
-        CosIdError: as the store.
+        Problem: the caller may not do this, there is no such operation, or the server is draining.
+        CosIdError: as for the store.
     """
     serve = _OPS.get(op)
     if serve is None:
@@ -76,13 +76,13 @@ async def dispatch(service: Service, access: Access, op: str, args: object) -> d
         detail = "the server is about to stop; ask another one"
         raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, "draining", detail, retry_after=1.0)
     if type(args) is not dict:
-        raise InvalidArgumentError("arguments", "...", expected="an object")
+        raise InvalidArgumentError("arguments", "...", "must be an object")
     return await serve(_Asked(service, access, cast("dict[str, Any]", args)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One call, and who makes it."""
+    """One call, and the access of its caller."""
 
     service: Service
     access: Access
@@ -91,20 +91,20 @@ class _Asked:
     def whole(self, name: str, least: int, most: int = MAX_ID) -> int:
         value = self.args.get(name)
         if type(value) is not int or not least <= value <= most:
-            raise InvalidArgumentError(name, value, expected=f"an integer from {least} to {most}")
+            raise InvalidArgumentError(name, value, f"must be an integer from {least} to {most}")
         return value
 
     def text(self, name: str) -> str:
         value = self.args.get(name)
         if type(value) is not str:
-            raise InvalidArgumentError(name, value, expected="a text")
+            raise InvalidArgumentError(name, value, "must be a text")
         return value
 
     def check(self, wanted: TokenScope, name: str = "") -> None:
         self.service.check(self.access, wanted, name)
 
     def check_reader(self) -> None:
-        """Raise unless the caller may read anything; it is shown only what it may."""
+        """Raise unless the caller may read something; it is shown only what it may read."""
         token = self.access.token
         if token is not None and TokenScope.READ not in token.scopes:
             raise Problem(HTTPStatus.FORBIDDEN, "not-allowed", "this token does not allow 'read'")
@@ -113,15 +113,15 @@ class _Asked:
         self.service.note(self.access, what)
 
     def counter(self, wanted: TokenScope) -> tuple[str, IdSegmentDistributor, Backend | None]:
-        """Return a counter's ``{namespace}.{name}``, if the caller may do that, and the counter.
+        """Return a counter's ``{namespace}.{name}``, if the caller may use it, and the counter.
 
-        Behind it is the backend that it is on; None if its distributor does more than to add.
+        The third value is the counter's backend; None if its distributor does more than add.
         """
         full = self.text("name")
-        # A namespace may begin with a dot; whatever the parts are, the counter is the same.
+        # A namespace may begin with a dot; however the name is split, the counter is the same.
         dot = full.find(".", 1)
         if not 0 < dot < len(full) - 1:
-            raise InvalidArgumentError("name", full, expected="{namespace}.{name}")
+            raise InvalidArgumentError("name", full, "must be {namespace}.{name}")
         self.check(wanted, full)
         found = self.service.counter(full[dot + 1 :], namespace=full[:dot])
         is_plain = type(found) is CounterDistributor
@@ -140,7 +140,7 @@ async def _create_schema(asked: _Asked) -> dict[str, Any]:
 
 
 def _plain(store: Store) -> Backend | None:
-    """Return the backend of a store on one server; None for a store over stores."""
+    """Return the backend of a store on one server; None for a store over other stores."""
     if isinstance(store, BackendStore):
         return backend_of(cast("BackendStore[Backend]", store))
     return None
@@ -163,7 +163,7 @@ async def _add(asked: _Asked) -> dict[str, Any]:
     if counter.stride != 1:
         remedy = "take one id at a time"
         raise UnsupportedByStoreError(LABEL, "its store grants no contiguous ranges", remedy=remedy)
-    if first is not None and first > by:  # a new counter begins with the caller's offset
+    if first is not None and first > by:  # a new counter begins at the caller's offset
         where = {"namespace": counter.namespace, "name": counter.name}
         counter = service.counter(**where, offset=first - by)
     if first is None:
@@ -172,12 +172,13 @@ async def _add(asked: _Asked) -> dict[str, Any]:
 
 
 async def _check_known(counter: IdSegmentDistributor, full: str) -> None:
-    """Raise if a counter is gone that has answered the caller before, as it says.
+    """Raise if a counter is missing that, according to the caller, has answered before.
 
-    A new one would begin below the ids that were issued; this process may have been started since.
+    A new counter would begin below the ids that were issued.  This process cannot know, because it
+    may have been started since then.
 
     Raises:
-        CounterMissingError: it is gone.
+        CounterMissingError: the counter is missing.
     """
     is_in_hand = isinstance(counter, SpanDistributor) and counter.is_in_hand
     if is_in_hand or has_answered(counter):
@@ -217,11 +218,11 @@ async def _counters(asked: _Asked) -> dict[str, Any]:
     }
 
 
-# Machine ids: operations, which the rules decide here, and what operators do.
+# Machine ids: holders' operations, which are decided here by the rules, and operators' commands.
 
 
 def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | None]]) -> Op:
-    """Return what serves an operation of a holder."""
+    """Return a function that serves a holder's operation."""
 
     async def served(asked: _Asked) -> dict[str, Any]:
         namespace = asked.text("namespace")
@@ -229,7 +230,7 @@ def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | No
         try:
             operation = as_values(kind, asked.args.get("asked"))
         except ValueError:
-            raise InvalidArgumentError("asked", "...", expected="what a client sends") from None
+            raise InvalidArgumentError("asked", "...", "must fit the operation") from None
         done = await serve(asked.service, asked.access, namespace, operation)
         return {} if done is None else {"answer": values_json(done)}
 
@@ -237,7 +238,7 @@ def _operation(kind: type[O], serve: Callable[..., Awaitable[Took | Renewed | No
 
 
 def _listing(each_of: Callable[[Store], Callable[..., Awaitable[Sequence[L]]]]) -> Op:
-    """Return what lists something of the namespaces that the caller may read."""
+    """Return a function that lists something of the namespaces that the caller may read."""
 
     async def served(asked: _Asked) -> dict[str, Any]:
         access = asked.access
@@ -258,7 +259,7 @@ def _listing(each_of: Callable[[Store], Callable[..., Awaitable[Sequence[L]]]]) 
 
 
 def _command(name: str, what: str, *given: str) -> Op:
-    """Return what serves an operator's command: a method of the store, with some arguments."""
+    """Return a function that serves an operator's command: a store method with some arguments."""
 
     async def served(asked: _Asked) -> dict[str, Any]:
         of = {"namespace": asked.text("namespace")} if "namespace" in given else {}
@@ -275,7 +276,7 @@ def _command(name: str, what: str, *given: str) -> Op:
 
 async def _revert_machine(asked: _Asked) -> dict[str, Any]:
     where, held = await _holders(asked)
-    if held == asked.args.get("holders"):  # else it was done already
+    if held == asked.args.get("holders"):  # otherwise it has already been done
         asked.note(f"take machine id {where['machine_id']} of {where['namespace']!r}")
         await asked.service.store.evict_machine(**where)
     return {}
@@ -398,18 +399,18 @@ def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise InvalidArgumentError("body", "...", expected="JSON") from None
+        raise InvalidArgumentError("body", "...", "must be JSON") from None
 
 
 async def command(session: Session, words: list[bytes]) -> object:
     """Serve ``AIOCOSID op json`` of RESP; the answer is JSON, with the fault if there is one.
 
     Raises:
-        RespError: the connection has not shown its token, or there are other words.
+        RespError: the connection has not shown its token, or the words are different.
     """
     if session.access is None:
         raise RespError("NOAUTH Authentication required.")
-    if len(words) != 2:  # noqa: PLR2004 - said below
+    if len(words) != 2:  # noqa: PLR2004 - see the message
         raise RespError("ERR wrong number of arguments for 'aiocosid' command")
     op, args = words
     try:

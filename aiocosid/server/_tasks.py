@@ -1,4 +1,4 @@
-"""What goes on beside the requests, and ends with the service."""
+"""Tasks that run alongside the requests, and end with the service."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Tasks:
         self._running: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Start one, and return it."""
+        """Start a task, and return it."""
         task = asyncio.get_running_loop().create_task(work())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
     async def aclose(self) -> None:
-        """Cancel those that run, and wait for their end."""
+        """Cancel the running tasks, and wait until they have ended."""
         running = [*self._running]
         for each in running:
             each.cancel()

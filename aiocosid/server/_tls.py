@@ -1,4 +1,4 @@
-"""TLS: its certificate, and connections that count from before their handshake."""
+"""TLS: its certificate, and connections that are counted before their handshake."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ __all__ = ("TlsServer", "certificate_end_ms", "context_of")
 FAREWELL: Final = 2.0
 """Seconds that a client may take to confirm the end of its connection."""
 
-PAUSE: Final = 0.1  # seconds, while there are no files for another connection
+PAUSE: Final = 0.1  # seconds to wait while no file is free for another connection
 
 HANDSHAKES: Final = 400
-"""At a time: each costs 60 kB, and a millisecond of the processor; others wait in the backlog."""
+"""Maximum concurrent handshakes: each costs 60 kB and a millisecond of processor time; others wait
+in the backlog.
+"""
 
 STALLED: Final = 0.5
-"""Seconds after which a handshake gives its place to another; those before it cost less."""
+"""Seconds after which a handshake may lose its place to another one; younger ones keep theirs."""
 
-GLANCE: Final = 0.01  # seconds, while all places are taken
+GLANCE: Final = 0.01  # seconds to wait while all places are taken
 
 
 def context_of(settings: Settings) -> ssl.SSLContext | None:
-    """Return what TLS needs; None without TLS.
+    """Return the TLS context; None without TLS.
 
     Raises:
-        InvalidArgumentError: a file cannot be read, or is none of TLS.
+        InvalidArgumentError: a file cannot be read, or is not a certificate or key.
     """
     server = settings.server
     if server.tls_certificate is None:
@@ -46,15 +48,15 @@ def context_of(settings: Settings) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(server.tls_certificate, server.tls_key)
-    except OSError as error:  # ssl.SSLError, too
-        expected = f"a PEM file with a certificate that fits the key ({error.strerror or error})"
+    except OSError as error:  # including ssl.SSLError
+        rule = f"must be a PEM file with the certificate of the key: {error.strerror or error}"
         name = "tls_certificate"
-        raise InvalidArgumentError(name, server.tls_certificate, expected=expected) from error
+        raise InvalidArgumentError(name, server.tls_certificate, rule) from error
     return context
 
 
 def certificate_end_ms(settings: Settings) -> int | None:
-    """Return when the server's certificate ends, unix time in milliseconds; None if not known."""
+    """Return when the server's certificate expires, in unix milliseconds; None if not known."""
     name = settings.server.tls_certificate
     if name is None:
         return None
@@ -65,10 +67,10 @@ def certificate_end_ms(settings: Settings) -> int | None:
 
 
 class TlsServer:
-    """Accepts connections of TLS; to uvicorn it is a server like those of the event loop.
+    """Accepts TLS connections; to uvicorn it looks like an event loop's server.
 
-    The event loop's own server tells of a connection when its handshake has ended, so that those
-    which never end would have no limit.
+    The event loop's own server reports a connection only after its handshake, so handshakes that
+    never end would not be limited.
     """
 
     def __init__(
@@ -81,14 +83,14 @@ class TlsServer:
         at_most: int,
         timeout: float,
     ) -> None:
-        """Describe it; `start` accepts.
+        """Describe the server; `start` begins to accept.
 
         Args:
-            listener: a socket that is bound.
-            make: makes the protocol of a connection whose handshake has ended.
-            context: the certificate.
-            connections: uvicorn's set of those that are open.
-            at_most: how many of them there may be; further ones are closed at once.
+            listener: a bound socket.
+            make: creates the protocol of a connection whose handshake has ended.
+            context: the TLS context with the certificate.
+            connections: uvicorn's set of open connections.
+            at_most: the maximum number of connections; further ones are closed at once.
             timeout: seconds that a handshake may take.
         """
         self.context = context
@@ -98,11 +100,11 @@ class TlsServer:
         self._at_most = at_most
         self._timeout = timeout
         self._task: asyncio.Task[None] | None = None
-        self._shaking: OrderedDict[_Handshake, float] = OrderedDict()  # since when
+        self._shaking: OrderedDict[_Handshake, float] = OrderedDict()  # with their start times
 
     def start(self, backlog: int) -> None:
         """Listen and accept until `close`."""
-        self._listener.setblocking(False)  # noqa: FBT003 - it takes no keyword
+        self._listener.setblocking(False)  # noqa: FBT003 - the method has no keyword
         self._listener.listen(backlog)
         self._task = asyncio.get_running_loop().create_task(self._accept())
 
@@ -112,7 +114,7 @@ class TlsServer:
             self._task.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is accepted."""
+        """Wait until it no longer accepts connections."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -122,7 +124,7 @@ class TlsServer:
             await self._make_room()
             try:
                 connection, _ = await loop.sock_accept(self._listener)
-            except OSError:  # there are no files left, or the client has gone already
+            except OSError:  # no files are left, or the client has disconnected
                 await SYSTEM_CLOCK.sleep(PAUSE)
                 continue
             if len(self._connections) >= self._at_most:
@@ -141,7 +143,7 @@ class TlsServer:
                 await SYSTEM_CLOCK.sleep(GLANCE)
 
     async def _shake_hands(self, connection: socket.socket) -> None:
-        with suppress(OSError):  # a client that was too slow, or speaks no TLS; ssl.SSLError, too
+        with suppress(OSError):  # the client was too slow or does not speak TLS (ssl.SSLError)
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,
                 connection,
@@ -152,7 +154,7 @@ class TlsServer:
 
 
 class _Handshake:
-    """One connection before its protocol."""
+    """One connection before it has a protocol."""
 
     def __init__(self, connections: set[Any], shaking: OrderedDict[_Handshake, float]) -> None:
         self._connections = connections
@@ -160,7 +162,7 @@ class _Handshake:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Any) -> None:  # noqa: ANN401 - a coroutine
-        """Count it until its work has ended."""
+        """Count the connection until its work has ended."""
         self._connections.add(self)
         self._shaking[self] = SYSTEM_CLOCK.monotonic()
         self._task = asyncio.get_running_loop().create_task(work)
@@ -171,6 +173,6 @@ class _Handshake:
         self._shaking.pop(self, None)
 
     def shutdown(self) -> None:
-        """End it; uvicorn asks for it at its end."""
+        """End the handshake; uvicorn calls this when it shuts down."""
         if self._task is not None:
             self._task.cancel()

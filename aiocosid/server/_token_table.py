@@ -1,4 +1,4 @@
-"""The table of settings for a new token."""
+"""Formats the settings table of a new token."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from .._life.clock import SYSTEM_CLOCK
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._tokens import ANYTHING, TokenScope, digest_of
 
 if TYPE_CHECKING:
@@ -29,15 +30,15 @@ def token_table(
     ids_per_second: int | None = None,
     ids_per_request: int | None = None,
 ) -> str:
-    """Return the lines that a token needs in a TOML file; they have its hash.
+    """Return the lines for a token in a TOML file, with its hash.
 
     Args:
         secret: the token.
-        name: names its holder.
-        scopes: what it allows.
-        names: patterns of the names that it allows it for.
-        days: after which it is refused; None for never.
-        ids_per_second: how many ids of each name it may take a second; None for no limit.
+        name: the holder's name.
+        scopes: the scopes that it allows.
+        names: patterns of the names for which it is valid.
+        days: days after which it expires; None for never.
+        ids_per_second: how many ids of each name it may take per second; None for no limit.
         ids_per_request: how many ids one request may take; None for the server's limits alone.
 
     Raises:
@@ -46,9 +47,9 @@ def token_table(
     known = [*map(str, TokenScope)]
     for each in scopes:
         if each not in known:
-            raise InvalidArgumentError("scope", each, expected=f"one of {', '.join(known)}")
+            raise InvalidArgumentError("scope", each, one_of(known, each))
     lines = [
-        "",  # a file that it is appended to may have no end of its last line
+        "",  # a file may lack the newline at its end
         "[[server.tokens]]",
         f"name = {_quoted(name)}",
         f'digest = "{digest_of(secret)}"',
@@ -64,5 +65,5 @@ def token_table(
 
 
 def _quoted(value: str | list[str]) -> str:
-    # TOML has JSON's texts and lists, but no pairs of surrogates, and wants DEL escaped.
+    # TOML has the same strings and lists as JSON, but no surrogate pairs, and DEL must be escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Bearer tokens: what each may do, for which names, and until when.  Pure.
+"""Bearer tokens: what each one allows, for which names, and until when.  No I/O.
 
 Only a token's SHA-256 is kept.  A token has 32 random bytes, so no salt or slow hash is needed.
 """
@@ -25,7 +25,7 @@ __all__ = ("ANYTHING", "Access", "Token", "TokenScope", "Tokens", "digest_of", "
 Refusal: TypeAlias = Literal["missing", "wrong", "expired"]
 
 PREFIX: Final = "aiocosid_"
-"""Of every token, so that scanners for leaked secrets can recognise one."""
+"""The prefix of every token, by which scanners for leaked secrets can recognise it."""
 
 SECRET_BYTES: Final = 32
 KIND: Final = "sha256:"
@@ -54,26 +54,26 @@ def new_token() -> str:
 
 
 def digest_of(secret: str) -> str:
-    """Return what is kept of a token: ``sha256:`` and 64 hexadecimal digits."""
+    """Return the form in which a token is stored: ``sha256:`` and 64 hexadecimal digits."""
     return f"{KIND}{hashlib.sha256(secret.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What one token allows.
+    """The rights of one token.
 
-    Two tokens of one name may be valid at a time: add the new one, change the clients, remove the
-    old one.
+    Two tokens with one name may be valid at the same time: add the new token, change the clients,
+    then remove the old token.
 
     Attributes:
-        name: names its owner in the audit log.
-        digest: `digest_of` the secret.
-        scopes: what it allows.
-        names: patterns of the names that it allows it for, with ``*`` for any characters: of
-            generators, and of counters and machine ids as ``{namespace}.{name}`` and
+        name: the name of its owner in the audit log.
+        digest: the secret's `digest_of`.
+        scopes: the scopes that it allows.
+        names: patterns of the names for which it is valid, with ``*`` for any characters: names of
+            generators, of counters as ``{namespace}.{name}``, and of machine ids as
             ``{namespace}``.
-        expires_ms: from when on it is refused, unix time in milliseconds; None for never.
-        ids_per_second: how many ids of each name it may take a second; None for no limit.
+        expires_ms: when it expires, unix time in milliseconds; None for never.
+        ids_per_second: how many ids of each name it may take per second; None for no limit.
         ids_per_request: how many ids one request may take; None for the server's limits alone.
     """
 
@@ -89,14 +89,15 @@ class Token:
         """Check the digest and the quotas.
 
         Raises:
-            InvalidArgumentError: the digest is none, or a quota is below 1.
+            InvalidArgumentError: the digest has another form, or a quota is below 1.
         """
         if not DIGEST.fullmatch(self.digest):
-            # The value is not shown: it may be the token itself.
-            expected = (
-                "sha256: and 64 hexadecimal digits, as `aiocosid token new --name NAME` prints"
+            # The value is not shown, because it may be the token itself.
+            rule = (
+                "must be 'sha256:' and 64 hexadecimal digits, as `aiocosid token new --name NAME` "
+                "prints it"
             )
-            raise InvalidArgumentError("digest", "...", expected=expected)
+            raise InvalidArgumentError("digest", "...", rule)
         for what in ("ids_per_second", "ids_per_request"):
             if (most := getattr(self, what)) is not None:
                 check_integer(what, most, at_least=1)
@@ -107,11 +108,11 @@ EVERY: Final = frozenset(TokenScope)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller may do: everything, or what its token says.
+    """What a caller may do: everything, or what its token allows.
 
     Attributes:
-        token: the caller's; None if it needs none.
-        scopes: what the server offers to anybody.
+        token: the caller's token; None if it needs none.
+        scopes: the scopes that the server offers at all.
     """
 
     token: Token | None = None
@@ -131,7 +132,7 @@ class Access:
         return "anybody" if self.token is None else self.token.name
 
     def allows(self, wanted: TokenScope, name: str = "") -> bool:
-        """Return whether the caller may do that with a name; an empty name needs all of them."""
+        """Return whether the caller may do this with a name; an empty name means all names."""
         token = self.token
         if token is None or wanted not in self.scopes:
             return wanted in self.scopes
@@ -157,10 +158,10 @@ NOBODY: Final = b"", Access()
 
 
 class Tokens:
-    """The tokens of a server; without any, everybody may do what it offers.
+    """The tokens of a server; without tokens, every caller may do what it offers.
 
     Attributes:
-        anybody: what a caller may do that needs no token.
+        anybody: what a caller without a token may do.
     """
 
     __slots__ = ("_known", "_on_unix", "anybody")
@@ -172,22 +173,22 @@ class Tokens:
         unix: bool = True,
         offers: Iterable[TokenScope] = EVERY,
     ) -> None:
-        """Take the tokens; of several with one digest the last one counts.
+        """Store the tokens; the last of several with one digest counts.
 
         Args:
             tokens: the tokens.
-            unix: whether callers on Unix sockets need one, too.
-            offers: what the server does at all, whatever a token allows.
+            unix: whether callers on Unix sockets need a token too.
+            offers: the scopes that the server offers at all, whatever a token allows.
         """
         offered = frozenset(offers)
         self.anybody: Access = Access(scopes=offered)
         self._on_unix = unix
-        # What a caller may do is made once, and not for each request.
+        # The access of each token is created once, and not for each request.
         hashes = ((bytes.fromhex(each.digest.removeprefix(KIND)), each) for each in tokens)
         self._known = {found: (found, Access(each, offered)) for found, each in hashes}
 
     def replaced(self, tokens: Iterable[Token]) -> Tokens:
-        """Return other tokens of the same server."""
+        """Return an object with other tokens for the same server."""
         return Tokens(tokens, unix=self._on_unix, offers=self.anybody.scopes)
 
     def refusal(self, secret: str | None) -> Refusal:
@@ -197,7 +198,7 @@ class Tokens:
         return "expired" if hashlib.sha256(secret.encode()).digest() in self._known else "wrong"
 
     def access_by(self, token: Token) -> Access | None:
-        """Return what a token's holder may do; None if it is none of these."""
+        """Return what a token's holder may do; None if the token is not among these."""
         kept, access = self._known.get(bytes.fromhex(token.digest.removeprefix(KIND)), NOBODY)
         return access if kept else None
 
@@ -213,15 +214,15 @@ class Tokens:
         """Return whether callers on a socket need a token.
 
         Args:
-            socket_name: of our end, as ``getsockname`` returns it: a text or bytes for a Unix
-                socket.
+            socket_name: the address of our socket, as ``getsockname`` returns it: a text or bytes
+                for a Unix socket.
         """
         return bool(self._known) and (self._on_unix or not isinstance(socket_name, str | bytes))
 
     def access(self, secret: str | None, *, now_ms: int) -> Access | None:
         """Return what the holder of a secret may do; None if the secret is wrong or has expired.
 
-        The time that it takes tells nothing about the secret: its hash is looked up.
+        Its duration reveals nothing about the secret, because only the secret's hash is looked up.
         """
         if not self._known:
             return self.anybody

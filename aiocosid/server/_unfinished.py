@@ -1,4 +1,4 @@
-"""What has arrived of requests that are not whole, of all connections of a process."""
+"""The received bytes of incomplete requests, over all connections of a process."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 __all__ = ("Unfinished", "reset")
 
 MOST: Final = 16 << 20
-"""Bytes of all connections; a connection has 64 kB at most, but there may be thousands."""
+"""Maximum bytes over all connections; each has at most 64 kB, but there may be thousands."""
 
-AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for no second
+AT_ONCE: Final = struct.pack("ii", 1, 0)  # linger for zero seconds
 
 
 class Unfinished:
-    """Ends those connections that have waited longest, when all together hold too much.
+    """Closes the connections that have waited longest, if all together hold too much.
 
-    Who sends a request at once is not among them for long, however many others are.
+    A client that sends its request at once is not closed, however many others there are.
     """
 
     __slots__ = ("_at_most", "_sizes", "_total")
@@ -26,10 +26,10 @@ class Unfinished:
     def __init__(self, at_most: int = MOST) -> None:
         self._at_most = at_most
         self._total = 0
-        self._sizes: OrderedDict[Any, int] = OrderedDict()  # the first to begin is the first
+        self._sizes: OrderedDict[Any, int] = OrderedDict()  # ordered by when they began
 
-    def note(self, connection: Any, size: int) -> None:  # noqa: ANN401 - of any protocol
-        """Say how many bytes a connection holds of what has not arrived whole; 0 if it has."""
+    def note(self, connection: Any, size: int) -> None:  # noqa: ANN401 - any protocol
+        """Record how many bytes of an incomplete request a connection holds; 0 for none."""
         if not size:
             self._total -= self._sizes.pop(connection, 0)
             return
@@ -42,6 +42,6 @@ class Unfinished:
 
 
 def reset(transport: Any) -> None:  # noqa: ANN401 - of either loop
-    """Close a connection at once; the kernel does not keep an answer that nobody reads."""
+    """Close a connection at once; the kernel does not keep an answer that is never read."""
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
     transport.abort()

@@ -33,16 +33,16 @@ __all__ = ("OPERATIONS", "TREE")
 T = TypeVar("T")
 
 SAFE: Final = 2**53
-"""JavaScript's numbers are exact below it."""
+"""JavaScript's numbers are exact below this value."""
 
 
 # Ids.
 
 
 async def _ids(call: HttpCall) -> HttpAnswer:
-    """Take exactly so many ids."""
+    """Take exactly the requested number of ids."""
     service, name = call.service, call.path["name"]
-    if not call.scope["query_string"]:  # the shortest way, for nearly all
+    if not call.scope["query_string"]:  # a shortcut for nearly all requests
         return HttpAnswer(_ids_text(await service.next_ids(name, 1, access=call.access)))
     query = query_of(call.scope)
     count = whole(query, "count", 1)
@@ -66,7 +66,7 @@ def _ids_text(ids: Sequence[Any]) -> bytes:
 
 
 async def _segment(call: HttpCall) -> HttpAnswer:
-    """Take the ids of a segment, for one caller alone."""
+    """Take the ids of a segment, for this caller alone."""
     step = whole(query_of(call.scope), "step")
     ids = await call.service.segment(call.path["name"], step, access=call.access)
     found: dict[str, object] = {"first": str(ids[0]), "last": str(ids[-1]), "step": len(ids)}
@@ -130,7 +130,7 @@ def _holder(asked: Holder) -> dict[str, Any]:
 
 
 async def _timed(work: Awaitable[T]) -> T:
-    """Await what the client's clock may be too wrong for."""
+    """Await a call that fails if the client's clock is too wrong."""
     try:
         return await work
     except ClockSkewError as error:
@@ -139,7 +139,7 @@ async def _timed(work: Awaitable[T]) -> T:
 
 
 async def _repair(call: HttpCall) -> HttpAnswer:
-    """Mend machine ids that a wrong clock has spoilt."""
+    """Repair machine ids that a wrong clock has made unusable."""
     found = await _machines.repair(call.service, call.access, call.path["namespace"])
     free, held = (
         [each.machine_id for each in found if bool(each.instance_id) == is_held]
@@ -160,7 +160,7 @@ async def _parse(call: HttpCall) -> HttpAnswer:
 
 
 async def _generators(call: HttpCall) -> HttpAnswer:
-    """List the names that the caller may use, and what their ids are."""
+    """List the names that the caller may use, and the kinds of their ids."""
     access, provider = call.access, call.service.provider
     found = [
         {
@@ -175,7 +175,7 @@ async def _generators(call: HttpCall) -> HttpAnswer:
 
 
 async def _all_statistics(call: HttpCall) -> HttpAnswer:
-    """Show them as CosId's actuator does."""
+    """Show the statistics in the format of CosId's actuator."""
     provider = call.service.provider
     names = [each for each in provider if call.access.allows(TokenScope.READ, each)]
     return as_json({each: provider[each].statistics().as_tree() for each in names})
@@ -245,7 +245,7 @@ OPERATIONS: Final = (
     ),
     HttpOperation("GET", "/v1/openapi.json", _openapi, is_public=True),
 )
-"""What it does, the busiest first."""
+"""The operations of the API, the busiest first."""
 
 TREE: Final = tree_of(OPERATIONS)
 """The OpenAPI document."""

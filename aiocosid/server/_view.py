@@ -195,7 +195,7 @@ def generator_row(
     Args:
         name: its name.
         report: its state.
-        rates: of the ids that it hands out.
+        rates: the rates of the ids that it issues.
         now: monotonic seconds.
         is_cut_off: whether all stores are silent.
     """

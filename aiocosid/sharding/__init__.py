@@ -1,4 +1,4 @@
-"""Sharding: which table or database holds a key, by remainder or by time."""
+"""Sharding: determines which table or database holds a key, by remainder or by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shardings from settings, under the names that ShardingSphere gives CosId's algorithms.  Pure."""
+"""Shardings from settings, under ShardingSphere's names for CosId's algorithms.  No I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._interval_timeline import IntervalTimeline, check_unit
 from ._keys import DATETIME_PATTERN, DateTextReader, SnowflakeTimeKey, StandardTimeKey
 from ._range import ShardRange
@@ -42,7 +43,7 @@ SHARDING_PROPERTIES: Final[Mapping[str, Mapping[str, bool]]] = {
     "COSID_INTERVAL_TS_SECOND": {**_INTERVAL, "zone-id": True},
     "COSID_INTERVAL_SNOWFLAKE": {**_INTERVAL, "zone-id": True},
 }
-"""The types of `sharding_algorithm`, each with its properties and whether one has to be given."""
+"""The types of `sharding_algorithm`, each with its properties and whether they are required."""
 
 NAMES: Final = {
     "divisor": "mod",
@@ -57,7 +58,7 @@ NAMES: Final = {
 }
 """The names of a sharding's arguments in settings."""
 
-_INTEGER: Final = re.compile("[0-9]{1,30}")  # int() raises an error of its own above 4300
+_INTEGER: Final = re.compile("[0-9]{1,30}")  # int() raises another error above 4300 digits
 
 TIMESTAMP_UNITS: Final[dict[str, Literal["ms", "s"]]] = {"SECOND": "s", "MILLISECOND": "ms"}
 
@@ -72,18 +73,18 @@ def sharding_algorithm(
     """Return the sharding that ShardingSphere's properties describe.
 
     Both ends belong to the interval, as in ShardingSphere.  The older types of CosId's own module
-    are COSID_INTERVAL with the properties that they have: "COSID_INTERVAL_DATE", "_LDT", "_STRING",
-    "_TS" and "_TS_SECOND".
+    are COSID_INTERVAL with their own properties: "COSID_INTERVAL_DATE", "_LDT", "_STRING", "_TS"
+    and "_TS_SECOND".
 
     Args:
         kind: "COSID_MOD", "COSID_INTERVAL", "COSID_INTERVAL_SNOWFLAKE", or an older one.
-        properties: by ShardingSphere's names, text or plain values: ``mod``,
-            ``logic-name-prefix``, ``datetime-lower`` and ``datetime-upper`` as
-            "yyyy-MM-dd HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as
-            "MONTHS", ``datetime-interval-amount`` (1), ``zone-id`` (none; Snowflakes and timestamps
-            need one), ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``, ``id-name``
-            (not used: ``layout`` and ``converter`` are those of that generator).
-        layout: of the ids, for COSID_INTERVAL_SNOWFLAKE.
+        properties: the values by ShardingSphere's names, as text or plain values: ``mod``,
+            ``logic-name-prefix``, ``datetime-lower`` and ``datetime-upper`` as "yyyy-MM-dd
+            HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as "MONTHS",
+            ``datetime-interval-amount`` (1), ``zone-id`` (none; Snowflakes and timestamps need
+            one), ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``, ``id-name`` (not
+            used: ``layout`` and ``converter`` are those of that generator).
+        layout: the layout of the ids, for COSID_INTERVAL_SNOWFLAKE.
         converter: reads ids that are text, for COSID_INTERVAL_SNOWFLAKE.
 
     Raises:
@@ -91,29 +92,26 @@ def sharding_algorithm(
             has the wrong type; the error names the property.
     """
     if kind not in SHARDING_PROPERTIES:
-        expected = f"one of {', '.join(SHARDING_PROPERTIES)}"
-        raise InvalidArgumentError("type", kind, expected=expected)
+        raise InvalidArgumentError("type", kind, one_of(SHARDING_PROPERTIES, kind))
     _check_names(kind, properties)
     if layout is None and kind == "COSID_INTERVAL_SNOWFLAKE":
-        raise InvalidArgumentError("layout", layout, expected=f"given, for {kind} reads ids")
+        raise InvalidArgumentError("layout", layout, f"is required: {kind} reads ids")
     try:
         return _built(kind, dict(properties), layout, converter)
     except InvalidArgumentError as error:
         if error.argument not in NAMES:
             raise
-        expected = str(error).partition("; it has to be ")[2]
-        raise InvalidArgumentError(NAMES[error.argument], error.value, expected=expected) from None
+        raise InvalidArgumentError(NAMES[error.argument], error.value, error.rule) from None
 
 
 def _check_names(kind: str, properties: Mapping[str, object]) -> None:
     known = SHARDING_PROPERTIES[kind]
     for name in properties:
         if name not in known:
-            expected = f"one of {', '.join(known)}"
-            raise InvalidArgumentError(f"a property of {kind}", name, expected=expected)
+            raise InvalidArgumentError(f"a property of {kind}", name, one_of(known, name))
     for name, needed in known.items():
         if needed and properties.get(name) is None:
-            raise InvalidArgumentError(name, None, expected=f"given, for {kind} needs it")
+            raise InvalidArgumentError(name, None, f"is required for {kind}")
 
 
 def _built(
@@ -122,7 +120,7 @@ def _built(
     layout: SnowflakeLayout | None,
     converter: IdConverter | None,
 ) -> Sharding[Any]:
-    """Return the sharding, which checks the values itself."""
+    """Return the sharding, which itself checks the values."""
     if kind == "COSID_MOD":
         return ModCycle(_integer(given["mod"]), given["logic-name-prefix"])
     key: TimeKey[Any]
@@ -131,14 +129,13 @@ def _built(
     else:
         stamp = given.get("ts-unit", "SECOND" if kind.endswith("_SECOND") else "MILLISECOND")
         if str(stamp).upper() not in TIMESTAMP_UNITS:
-            expected = f"one of {', '.join(TIMESTAMP_UNITS)}"
-            raise InvalidArgumentError("ts-unit", stamp, expected=expected)
+            raise InvalidArgumentError("ts-unit", stamp, one_of(TIMESTAMP_UNITS, stamp))
         key = StandardTimeKey(
             given.get("zone-id"),
             TIMESTAMP_UNITS[stamp.upper()],
             given.get("datetime-pattern", DATETIME_PATTERN),
         )
-    check_kind("id-name", given.get("id-name", ""), str, "text, the name of a generator")
+    check_kind("id-name", given.get("id-name", ""), str, "the name of a generator")
     unit = given["datetime-interval-unit"]
     return IntervalTimeline(
         ShardRange.closed(_time("datetime-lower", given), _time("datetime-upper", given)),
@@ -150,16 +147,16 @@ def _built(
     )
 
 
-def _integer(value: Any) -> Any:  # noqa: ANN401 - as it is given
-    """Return the number of a text; other values are returned unchanged, to be refused."""
+def _integer(value: Any) -> Any:  # noqa: ANN401 - any value
+    """Return the number in a text; other values are returned unchanged and then refused."""
     return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else value
 
 
 def _time(name: str, given: Mapping[str, object]) -> datetime:
     value = given[name]
     if isinstance(value, datetime) and value.tzinfo is None:
-        return value  # TOML has them
+        return value  # TOML has dates
     if not isinstance(value, str):
-        expected = f"a local time as {DATETIME_PATTERN!r} writes it"
-        raise InvalidArgumentError(name, value, expected=expected)
+        rule = f"must be a local time written as {DATETIME_PATTERN!r}"
+        raise InvalidArgumentError(name, value, rule)
     return DateTextReader(DATETIME_PATTERN).read(name, value)

@@ -1,4 +1,4 @@
-"""Sharding by time, as CosId's ``IntervalTimeline`` has it.  Pure.
+"""Sharding by time, like CosId's ``IntervalTimeline``.  No I/O.
 
 Months are counted as ``year * 12 + month``; shorter units have a fixed length.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from ..abc.checks import check_integer
 from ..abc.dates import DatePattern
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._keys import StandardTimeKey, TimeKey
 from ._range import Ordered, ShardRange
 from ._sharding import MAX_NODES, Sharding, check_kind, check_prefix, check_range
@@ -42,7 +43,7 @@ FLOORS: Final[dict[ShardUnit, dict[str, int]]] = {
     "minutes": {"second": 0, "microsecond": 0},
     "seconds": {"microsecond": 0},
 }
-"""The fields that are set to their lowest value at the beginning of a unit."""
+"""The fields that have their lowest value at the beginning of a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,14 @@ class Months:
         return (at.year * 12 + at.month - 1 - self.first) // self.amount
 
     def begin(self, offset: int) -> datetime:
-        """Return when a piece begins."""
+        """Return the beginning of a piece."""
         year, month = divmod(self.first + offset * self.amount, 12)
-        return datetime(year, month + 1, 1)  # noqa: DTZ001 - local times all through
+        return datetime(year, month + 1, 1)  # noqa: DTZ001 - all times are local
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Pieces of one length: when the first begins, and the length."""
+    """Pieces of one length: the beginning of the first, and the length."""
 
     first: datetime
     length: timedelta
@@ -74,12 +75,12 @@ class Spans:
         return (at - self.first) // self.length
 
     def begin(self, offset: int) -> datetime:
-        """Return when a piece begins."""
+        """Return the beginning of a piece."""
         return self.first + offset * self.length
 
 
 def steps(lower: datetime, unit: ShardUnit, amount: int) -> Months | Spans:
-    """Return the pieces that begin with the unit that holds a time, however long a piece is."""
+    """Return the pieces, the first of which begins with the unit that contains a time."""
     first = lower.replace(**FLOORS[unit])  # type: ignore[arg-type]  # all are integers
     if unit in LENGTHS:
         return Spans(first, LENGTHS[unit] * amount)
@@ -88,10 +89,9 @@ def steps(lower: datetime, unit: ShardUnit, amount: int) -> Months | Spans:
 
 
 def check_unit(argument: str, value: object) -> ShardUnit:
-    """Return a unit; raise `InvalidArgumentError` if it is none."""
+    """Return a unit; raise `InvalidArgumentError` if the value is not one."""
     if not isinstance(value, str) or value not in FLOORS:
-        expected = f"one of {', '.join(map(repr, FLOORS))}"
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, one_of(FLOORS, value))
     return value
 
 
@@ -100,20 +100,21 @@ K = TypeVar("K", bound=Ordered)
 MAX_AMOUNT: Final = 1_000_000
 
 
-@dataclass(frozen=True, repr=False)  # no slots: as `ShardRange`
+@dataclass(frozen=True, repr=False)  # no slots: see `ShardRange`
 class IntervalTimeline(Sharding[K]):
     """An interval of local time, cut into equal pieces with a node for each.
 
     The first piece begins with the unit that contains the interval's lower end, and each further
-    one `amount` units later.  A piece's name is the prefix and its beginning, written by the
-    pattern.
+    piece begins `amount` units later.  A piece's name consists of the prefix and the piece's
+    beginning, formatted with the pattern.
 
     Attributes:
         effective: the local times that have nodes: two ends, datetimes without a zone.
         unit: "years", "months", "days", "hours", "minutes" or "seconds".
-        amount: how many units a piece is long, at least 1; 1,000,000 pieces at most.
-        logic_name_prefix: what the names of the nodes begin with.
-        suffix_pattern: how a piece's beginning is written, in Java's letters; no two may be equal.
+        amount: the length of a piece in units, at least 1; there may be at most 1,000,000 pieces.
+        logic_name_prefix: the prefix of the nodes' names.
+        suffix_pattern: the format of a piece's beginning, in Java's pattern letters; no two names
+            may be equal.
         key: converts a key to a local time; by default keys are local times.
     """
 
@@ -130,7 +131,7 @@ class IntervalTimeline(Sharding[K]):
     _last: datetime = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Name the nodes; raise `InvalidArgumentError` if an argument does not fit."""
+        """Name the nodes; raise `InvalidArgumentError` if an argument is not valid."""
         check_prefix(self.logic_name_prefix)
         check_unit("unit", self.unit)
         check_integer("amount", self.amount, at_least=1, at_most=MAX_AMOUNT)
@@ -140,14 +141,16 @@ class IntervalTimeline(Sharding[K]):
         cut = steps(first, self.unit, self.amount)
         count = cut.offset(last) + 1
         if count > MAX_NODES:
-            expected = f"at most {MAX_NODES} pieces long; {self.amount} {self.unit} make {count}"
-            raise InvalidArgumentError("effective", str(self.effective), expected=expected)
+            rule = (
+                f"must be at most {MAX_NODES} pieces long: {self.amount} {self.unit} make {count}"
+            )
+            raise InvalidArgumentError("effective", str(self.effective), rule)
         begins = [cut.begin(offset) for offset in range(count)]
         nodes = tuple(self.logic_name_prefix + pattern.format(begin) for begin in begins)
         self._check_names(nodes, begins)
         self._put(_nodes=nodes, _steps=cut, _first=first, _last=last)
         if type(self) is IntervalTimeline and type(self.key) is StandardTimeKey:
-            # In place of the method, for most keys: a closure needs no attribute of ours.
+            # This replaces the method for most keys, because a closure needs no attribute access.
             general = partial(IntervalTimeline[Any].exact, self)
             if isinstance(cut, Months):
                 self._put(exact=_by_month(cut, nodes, general))
@@ -167,26 +170,27 @@ class IntervalTimeline(Sharding[K]):
         """Return the name of the node that holds a key.
 
         Raises:
-            InvalidArgumentError: its local time is outside the interval, or it is no key.
-            InvalidIdError: it is no id of a `SnowflakeTimeKey`'s layout.
+            InvalidArgumentError: the key's local time is outside the interval, or the value is not
+                a key.
+            InvalidIdError: the value is not an id of a `SnowflakeTimeKey`'s layout.
         """
         at = self.key.local_time(value)
         if self._first <= at <= self._last:
             return self._nodes[self._steps.offset(at)]
-        expected = f"of a time in {self.effective}"
+        rule = f"must have a time in {self.effective}"
         if at is not value:
-            expected += f"; it is of {at.isoformat()}"
-        raise InvalidArgumentError("value", value, expected=expected)
+            rule += f": its time is {at.isoformat()}"
+        raise InvalidArgumentError("value", value, rule)
 
     def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range, the earliest first.
 
-        Times outside the interval have no node.  If the range ends in an hour that comes twice,
-        when clocks go back, the adjacent node may be named as well.
+        Times outside the interval have no node.  If the range ends in an hour that occurs twice,
+        when clocks go back, the adjacent node may be included too.
 
         Raises:
-            InvalidArgumentError: an end is no key, or it is no range.
-            InvalidIdError: an end is no text of a `SnowflakeTimeKey`'s converter.
+            InvalidArgumentError: an end is not a key, or the value is not a range.
+            InvalidIdError: an end is not a text of a `SnowflakeTimeKey`'s converter.
         """
         check_range(values)
         span = self.key.local_span(values)
@@ -199,28 +203,28 @@ class IntervalTimeline(Sharding[K]):
         return self._nodes[self._steps.offset(first) : self._steps.offset(last) + 1]
 
     def _check_names(self, nodes: tuple[str, ...], begins: Sequence[datetime]) -> None:
-        """Raise `InvalidArgumentError` if two nodes have one name."""
+        """Raise `InvalidArgumentError` if two nodes have the same name."""
         seen = dict[str, datetime]()
         for node, begin in zip(nodes, begins, strict=True):
             if (earlier := seen.setdefault(node, begin)) is not begin:
                 times = f"{earlier.isoformat()} and {begin.isoformat()}"
-                expected = f"another name for each piece; {times} are both {node!r}"
-                raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, expected=expected)
+                rule = f"must give each piece another name: {times} are both {node!r}"
+                raise InvalidArgumentError("suffix_pattern", self.suffix_pattern, rule)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by arguments: what is made of them holds functions."""
+        """Pickle the arguments, because objects derived from them contain functions."""
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.init}
         return partial(type(self), **options), ()
 
     def __repr__(self) -> str:
-        """Show the names' shape, the pieces, and the interval."""
+        """Show the form of the names, the pieces, and the interval."""
         names = f"{self.logic_name_prefix}{self.suffix_pattern}"
         pieces = f"{len(self._nodes)} x {self.amount} {self.unit}"
         return f"<IntervalTimeline {names} {pieces} in {self.effective} by {self.key!r}>"
 
 
-# Both see to datetimes without a zone that lie neither in the first nor in the last piece, of which
-# a part may be outside of the interval; the rest is the general method's.
+# Both handle datetimes without a zone that are neither in the first nor in the last piece, because
+# parts of these pieces may be outside the interval.  The general method handles the rest.
 
 
 def _by_month(
@@ -263,14 +267,17 @@ def _by_length(
 def _closed(effective: ShardRange[datetime]) -> tuple[datetime, datetime]:
     """Return the first and the last time of an interval, to the microsecond."""
     check_kind(
-        "effective", effective, ShardRange, "a ShardRange, as ShardRange.closed_open(begin, end)"
+        "effective",
+        effective,
+        ShardRange,
+        "a ShardRange, such as ShardRange.closed_open(begin, end)",
     )
     ends: tuple[object, object] = (effective.lower, effective.upper)
     if not all(isinstance(end, datetime) and end.tzinfo is None for end in ends):
-        expected = "of two ends, each a datetime without a zone: it is local time"
-        raise InvalidArgumentError("effective", str(effective), expected=expected)
+        rule = "must be two datetimes without a zone: they are local time"
+        raise InvalidArgumentError("effective", str(effective), rule)
     span = StandardTimeKey().local_span(effective)
     if span is None or span[0] is None or span[1] is None or span[0] > span[1]:
-        expected = "an interval that is not empty"
-        raise InvalidArgumentError("effective", str(effective), expected=expected)
+        rule = "must be an interval that is not empty"
+        raise InvalidArgumentError("effective", str(effective), rule)
     return span[0], span[1]

@@ -1,7 +1,7 @@
-"""Converts keys to local times: CosId's ``LocalDateTimeConvertor``.  Pure.
+"""Converts keys to local times: CosId's ``LocalDateTimeConvertor``.  No I/O.
 
-A timeline is cut by local time, the date and time of a wall clock, so a key that names a moment is
-converted to a zone.
+A timeline is divided by local time, the date and time of a wall clock, so a key that names a moment
+is converted to a zone.
 """
 
 from __future__ import annotations
@@ -44,68 +44,68 @@ class DateTextReader:
     __slots__ = ("_format", "pattern")
 
     def __init__(self, pattern: str, *, argument: str = "pattern") -> None:
-        """Read a pattern; a missing field has its first value: with ``yyyy`` the month is 1.
+        """Parse a pattern; a missing field has its first value: with ``yyyy`` the month is 1.
 
         Raises:
-            InvalidArgumentError: the pattern is unknown, lacks a field above its finest one, or has
-                digits right after a field of varying length: with ``yyyyMd``, 2026111 could mean
-                two days.
+            InvalidArgumentError: the pattern is not valid, lacks a field above its finest one, or
+                has digits right after a field of varying length: with ``yyyyMd``, 2026111 could
+                mean two days.
         """
         self.pattern = DatePattern(pattern, argument=argument)
         tokens = [found[0] for found in TOKEN.finditer(pattern)]
         for token, following in pairwise(tokens):
             if token in VARYING and _may_begin_with_digit(following):
-                expected = f"with a sign after {token!r}, which varies in length"
-                raise InvalidArgumentError(argument, pattern, expected=expected)
+                rule = f"needs a sign after {token!r}, which varies in length"
+                raise InvalidArgumentError(argument, pattern, rule)
         directives = [_directive(token) for token in tokens]
         twice = [d for d in directives if d in STRFTIME and directives.count(d) > 1]
         if twice:
-            expected = f"with {STRFTIME[twice[0]]!r} only once"
-            raise InvalidArgumentError(argument, pattern, expected=expected)
+            rule = f"cannot have {STRFTIME[twice[0]]!r} twice"
+            raise InvalidArgumentError(argument, pattern, rule)
         self._format = "".join(directives)
         fields = self.pattern.fields
         needed = UNITS[: UNITS.index(fields[-1]) + 1] if fields else UNITS[:1]
         day_of_year = "%j" in self._format
         if missing := [u for u in needed if u not in fields and not (day_of_year and u == "month")]:
-            raise InvalidArgumentError(argument, pattern, expected=f"with the {missing[0]}")
+            raise InvalidArgumentError(argument, pattern, f"has no {missing[0]}; add it")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by the pattern."""
+        """Pickle the pattern."""
         return DateTextReader, (self.pattern.pattern,)
 
     def read(self, argument: str, text: str) -> datetime:
         """Return the local time of a text.
 
         Raises:
-            InvalidArgumentError: the pattern does not write it.
+            InvalidArgumentError: the pattern would not write this text.
         """
         try:
             at = datetime.strptime(text, self._format)  # noqa: DTZ007 - a local time
             if "%y" in self._format and at.year < CENTURY:
                 at = at.replace(year=at.year + 100)
-            # strptime also takes fields that are too short, and spaces in any number.
+            # strptime also accepts fields that are too short, and any number of spaces.
             if self.pattern.format(at) == text:
                 return at
         except ValueError:
             pass
-        expected = f"a date and time as {self.pattern.pattern!r} writes it"
-        raise InvalidArgumentError(argument, text, expected=expected)
+        rule = f"must be a date and time written as {self.pattern.pattern!r}"
+        raise InvalidArgumentError(argument, text, rule)
 
 
 def _may_begin_with_digit(token: str) -> bool:
-    """Tell whether the text of a part of a pattern may begin with a digit."""
+    """Return whether the text of a part of a pattern may begin with a digit."""
     return _is_field(token) or token.lstrip("'")[:1].isdigit()
 
 
 def _is_field(token: str) -> bool:
-    """Tell whether a part of a pattern is Java's pattern letters; other alphabets are text."""
+    """Return whether a part of a pattern is Java's pattern letters; other letters are text."""
     return token.isascii() and token.isalpha()
 
 
 def _directive(token: str) -> str:
     """Return the `strptime` directive of a part of a pattern."""
     if token[0] == "'":
-        return token[1:-1].replace("''", "'") or "'"  # no %: a pattern has none
+        return token[1:-1].replace("''", "'") or "'"  # it needs no escape: a pattern has no %
     if not _is_field(token):
         return token
     java = token.replace("u", "y")
@@ -115,7 +115,7 @@ def _directive(token: str) -> str:
 DATETIME_PATTERN: Final = "yyyy-MM-dd HH:mm:ss"
 """ShardingSphere's ``DEFAULT_DATE_TIME_PATTERN``."""
 
-EARLIEST, LATEST = datetime.min, datetime.max  # noqa: DTZ901 - local times all through
+EARLIEST, LATEST = datetime.min, datetime.max  # noqa: DTZ901 - all times are local
 
 K = TypeVar("K", bound=Ordered)
 
@@ -123,7 +123,7 @@ TimeValue: TypeAlias = Union[datetime, date, int, str]  # noqa: UP007 - read at 
 """The types that a `StandardTimeKey` reads."""
 
 LocalSpan: TypeAlias = "tuple[datetime | None, datetime | None]"
-"""The first and the last local time of a range, both of them in it; None where it has no end."""
+"""The first and the last local time of a range, both included; None where the range has no end."""
 
 
 class TimeKey(ABC, Generic[K]):
@@ -136,13 +136,13 @@ class TimeKey(ABC, Generic[K]):
         """Return the local time of a key, without a zone.
 
         Raises:
-            InvalidArgumentError: it is no key.
+            InvalidArgumentError: the value is not a key.
         """
 
     def local_span(self, values: ShardRange[K], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of keys; None if it is empty.
 
-        Here an open end counts as a closed one, because several keys may have the same time.
+        An open end counts as closed here, because several keys may have the same time.
         """
         return (
             None if values.lower is None else self.local_time(values.lower),
@@ -154,16 +154,16 @@ class TimeKey(ABC, Generic[K]):
 class StandardTimeKey(TimeKey[Any]):
     """Keys that are dates, times, timestamps, or text.
 
-    * A naive datetime is the local time itself, a date is its midnight.
+    * A naive datetime is the local time itself; a date is its midnight.
     * An aware datetime and a timestamp are converted to `zone`.  The same moment has the same local
-      time, whatever zone it is written in; CosId takes the fields as they are written.
-    * Text is read by `pattern`; a field that the pattern lacks has its first value.
+      time, whatever its zone; CosId takes the fields as they are written.
+    * Text is read with `pattern`; a field that the pattern lacks has its first value.
 
     Attributes:
-        zone: a tzinfo, a name as "Asia/Shanghai", or an offset as "+08:00"; without one, aware
-            datetimes and timestamps are refused.
-        timestamp_unit: of integers, "ms" or "s" since 1970-01-01T00:00Z.
-        pattern: of text, in Java's letters.
+        zone: a tzinfo, a name such as "Asia/Shanghai", or an offset such as "+08:00"; without it,
+            aware datetimes and timestamps are refused.
+        timestamp_unit: the unit of integers: "ms" or "s" since 1970-01-01T00:00Z.
+        pattern: the format of text, in Java's pattern letters.
     """
 
     zone: tzinfo | str | None = None
@@ -176,15 +176,14 @@ class StandardTimeKey(TimeKey[Any]):
         if self.zone is not None:
             object.__setattr__(self, "zone", resolve_zone(self.zone))
         if self.timestamp_unit not in ("ms", "s"):
-            expected = "'ms' or 's'"
-            raise InvalidArgumentError("timestamp_unit", self.timestamp_unit, expected=expected)
+            raise InvalidArgumentError("timestamp_unit", self.timestamp_unit, "must be 'ms' or 's'")
         object.__setattr__(self, "_reader", DateTextReader(self.pattern))
 
     def local_time(self, value: TimeValue, /) -> datetime:
         """Return the local time of a key.
 
         Raises:
-            InvalidArgumentError: it is of another type, needs a zone and there is none, its text
+            InvalidArgumentError: the key has another type, needs a zone but there is none, its text
                 does not match the pattern, or its time is outside the years 1 to 9999.
         """
         if type(value) is datetime and value.tzinfo is None:
@@ -197,8 +196,8 @@ class StandardTimeKey(TimeKey[Any]):
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of keys; None if it is empty.
 
-        If an end is outside the years 1 to 9999 of the zone, as `datetime.max` is, the range has no
-        end on that side.
+        If an end is outside the years 1 to 9999 of the zone, for example `datetime.max`, the range
+        has no end on that side.
         """
         try:
             return (
@@ -206,7 +205,7 @@ class StandardTimeKey(TimeKey[Any]):
                 self._end(values.upper, -timedelta.resolution * values.upper_open, upper=True),
             )
         except OverflowError:
-            return None  # after the last time there is, or before the first
+            return None  # after the last possible time, or before the first
 
     def _end(self, value: TimeValue | None, step: timedelta, *, upper: bool) -> datetime | None:
         if value is None:
@@ -217,7 +216,7 @@ class StandardTimeKey(TimeKey[Any]):
         try:
             moment = moment.astimezone(UTC)
         except OverflowError:
-            pass  # no step: a closed end holds more
+            pass  # without a step, the closed end includes more
         else:
             moment += step
         try:
@@ -225,7 +224,7 @@ class StandardTimeKey(TimeKey[Any]):
         except OverflowError:
             is_late = moment.year > 1
             if is_late == upper:
-                return None  # no local time is outside of it
+                return None  # no local time is outside the range
             return LATEST if is_late else EARLIEST
         return outermost(local, upper=upper)
 
@@ -238,13 +237,13 @@ class StandardTimeKey(TimeKey[Any]):
         if isinstance(value, str):
             return self._reader.read("value", value)
         if not is_integer(value):
-            expected = "a datetime, a date, an integer timestamp, or text"
-            raise InvalidArgumentError("value", value, expected=expected)
+            rule = "must be a datetime, a date, an integer timestamp or a text"
+            raise InvalidArgumentError("value", value, rule)
         try:
             return moment_of(value * (1000 if self.timestamp_unit == "s" else 1))
         except OverflowError:
-            expected = f"a timestamp in {self.timestamp_unit}, of a year from 1 to 9999"
-            raise InvalidArgumentError("value", value, expected=expected) from None
+            rule = f"must be a timestamp in {self.timestamp_unit}, of a year from 1 to 9999"
+            raise InvalidArgumentError("value", value, rule) from None
 
     def _in_zone(self, value: TimeValue, moment: datetime) -> datetime:
         """Return a moment in the zone."""
@@ -252,14 +251,13 @@ class StandardTimeKey(TimeKey[Any]):
         try:
             return moment.astimezone(zone)
         except OverflowError:
-            expected = "in a year from 1 to 9999"
-            raise InvalidArgumentError("value", value, expected=expected) from None
+            raise InvalidArgumentError("value", value, "must be in a year from 1 to 9999") from None
 
     def _resolved(self, value: TimeValue) -> tzinfo:
         """Return the zone."""
         if not isinstance(self.zone, tzinfo):
-            expected = "a local time, since the key has no zone; give StandardTimeKey one"
-            raise InvalidArgumentError("value", value, expected=expected)
+            rule = "must be a local time, as the key has no zone; give StandardTimeKey a zone"
+            raise InvalidArgumentError("value", value, rule)
         return self.zone
 
 
@@ -268,10 +266,10 @@ class SnowflakeTimeKey(TimeKey[Any]):
     """Keys that are Snowflake ids, as integers or as text.
 
     Attributes:
-        layout: of the ids.
-        zone: the zone of their local time: a tzinfo, a name, or an offset as "+08:00".
-        converter: reads text, CosId's is a Radix62IdConverter of 11 characters; without one, text
-            is refused.
+        layout: the layout of the ids.
+        zone: the zone of their local time: a tzinfo, a name, or an offset such as "+08:00".
+        converter: reads text; CosId's is a Radix62IdConverter of 11 characters.  Without a
+            converter, text is refused.
     """
 
     layout: SnowflakeLayout
@@ -289,15 +287,16 @@ class SnowflakeTimeKey(TimeKey[Any]):
         """Return the local time of an id's tick.
 
         Raises:
-            InvalidIdError: it is no id of the layout, or no text of the converter.
-            InvalidArgumentError: it is text, and there is no converter.
+            InvalidIdError: the value is not an id of the layout, or not a text of the converter.
+            InvalidArgumentError: the value is text, and there is no converter.
         """
         return self._in_zone(self._id(value)).replace(tzinfo=None)
 
     def local_span(self, values: ShardRange[Any], /) -> LocalSpan | None:
         """Return the first and the last local time of a range of ids; None if it is empty.
 
-        Ids are counted, not times: the id below the first one of a tick is of the tick before.
+        The ends are compared as ids, not as times: the id below the first id of a tick belongs to
+        the previous tick.
         """
         lower = upper = None
         if values.lower is not None:
@@ -317,8 +316,8 @@ class SnowflakeTimeKey(TimeKey[Any]):
                 return self.converter.as_int(value)
         elif is_integer(value):
             return value
-        expected = "an integer" if self.converter is None else "an integer or text"
-        raise InvalidArgumentError("value", value, expected=expected)
+        or_text = "" if self.converter is None else " or text"
+        raise InvalidArgumentError("value", value, f"must be an integer{or_text}")
 
     def _in_zone(self, snowflake_id: int) -> datetime:
         return self.layout.parse(snowflake_id, self.zone).timestamp  # type: ignore[arg-type]  # resolved
@@ -327,15 +326,15 @@ class SnowflakeTimeKey(TimeKey[Any]):
 def _check_layout(layout: object) -> None:
     """Raise unless it is a SnowflakeLayout, without importing the Snowflake generators."""
     if isinstance(layout, type) or not hasattr(layout, "max_id"):
-        expected = "a SnowflakeLayout, as aiocosid.snowflake.COSID_MS"
-        raise InvalidArgumentError("layout", layout, expected=expected)
+        rule = "must be a SnowflakeLayout, such as aiocosid.snowflake.COSID_MS"
+        raise InvalidArgumentError("layout", layout, rule)
 
 
 def outermost(at: datetime, *, upper: bool) -> datetime:
     """Return the local time that ends a range of moments, without its zone.
 
-    When clocks are put back, an hour comes twice.  A range that ends in its second pass includes
-    the whole first pass; a range that begins in the first pass includes the whole second.
+    When clocks are put back, an hour occurs twice.  A range that ends in the second pass includes
+    the whole first pass; a range that begins in the first pass includes the whole second pass.
     """
     if at.fold == upper:
         first, second = at.replace(fold=0).utcoffset(), at.replace(fold=1).utcoffset()

@@ -1,4 +1,4 @@
-"""The range of a query: all keys from one end to another.  Pure."""
+"""The range of a query: all keys from one end to another.  No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("Ordered", "ShardRange")
 class Ordered(Protocol):
     """A type with an order: numbers, dates, texts."""
 
-    def __lt__(self, other: Any, /) -> bool:  # noqa: ANN401 - of the same type
+    def __lt__(self, other: Any, /) -> bool:  # noqa: ANN401 - the same type
         """Return whether it is less than the other."""
         raise NotImplementedError
 
@@ -24,16 +24,16 @@ T = TypeVar("T", bound=Ordered)
 
 @dataclass(frozen=True)  # no slots: typing tries to set an attribute of ShardRange[int](...)
 class ShardRange(Generic[K]):
-    """The keys from one end to another; an end may be missing, and may belong to it or not.
+    """The keys between two ends; an end may be missing, and may be included or not.
 
-    The constructors have Guava's names.  If the ends are crossed, no key is in it, as with
+    The constructors have Guava's names.  If the ends are reversed, the range is empty, as with
     ``BETWEEN`` in SQL.
 
     Attributes:
         lower: the lower end; None if there is none.
         upper: the upper end; None if there is none.
-        lower_open: whether the lower end itself is left out.
-        upper_open: whether the upper end itself is left out.
+        lower_open: whether the lower end itself is excluded.
+        upper_open: whether the upper end itself is excluded.
     """
 
     lower: K | None = None
@@ -47,9 +47,9 @@ class ShardRange(Generic[K]):
             try:
                 bool(self.lower < self.upper)
             except TypeError as error:
-                expected = f"comparable with the lower end, {self.lower!r}"
-                raise InvalidArgumentError("upper", self.upper, expected=expected) from error
-        # No end, one way to write it: equal ranges compare equal.
+                rule = f"must be comparable with the lower end, {self.lower!r}"
+                raise InvalidArgumentError("upper", self.upper, rule) from error
+        # A missing end has only one form, so that equal ranges compare equal.
         object.__setattr__(self, "lower_open", self.lower_open and self.lower is not None)
         object.__setattr__(self, "upper_open", self.upper_open and self.upper is not None)
 
@@ -99,7 +99,7 @@ class ShardRange(Generic[K]):
         return ShardRange()
 
     def intersection(self, other: ShardRange[K]) -> ShardRange[K]:
-        """Return the keys that are in both: two conditions with ``AND`` between them."""
+        """Return the keys that are in both ranges, like two conditions joined with ``AND``."""
         lower, lower_open = self.lower, self.lower_open
         if lower is None or (other.lower is not None and lower < other.lower):
             lower, lower_open = other.lower, other.lower_open
@@ -123,7 +123,7 @@ class ShardRange(Generic[K]):
         return above and below
 
     def __str__(self) -> str:
-        """Write it as mathematicians and Guava do: ``[1..5)``."""
+        """Return the range in mathematical notation, as Guava does: ``[1..5)``."""
         lower, upper = (
             "" if end is None else getattr(end, "isoformat", end.__str__)()
             for end in (self.lower, self.upper)

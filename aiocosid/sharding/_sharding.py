@@ -1,4 +1,4 @@
-"""The contract of a sharding, which names the nodes of keys, and sharding by remainder.  Pure."""
+"""The contract of a sharding, which maps keys to node names, and sharding by remainder.  No I/O."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ._range import Ordered, ShardRange
 __all__ = ("MAX_NODES", "ModCycle", "Sharding", "check_kind", "check_prefix", "check_range")
 
 MAX_NODES: Final = 1_000_000
-"""The names of all nodes are kept: more than that is a mistake in a unit or a divisor."""
+"""The names of all nodes are kept in memory; more nodes would be a mistake in a unit or a divisor.
+"""
 
 K = TypeVar("K", bound=Ordered)
 
 
 class Sharding(ABC, Generic[K]):
-    """Names the nodes, tables or databases, that hold keys.  Never changes, and never waits."""
+    """Maps keys to the names of nodes, which are tables or databases.  Immutable; never waits."""
 
     __slots__ = ()
 
@@ -33,11 +34,11 @@ class Sharding(ABC, Generic[K]):
         """Return the name of the node that holds a key.
 
         Raises:
-            InvalidArgumentError: no node holds it.
+            InvalidArgumentError: no node holds the key.
         """
 
     def sharding_id(self, value: K, /) -> int:
-        """Return the number of the node that holds a key, for ids that carry their shard.
+        """Return the number of the node that holds a key, for ids that contain their shard.
 
         It is the node's place in `effective_nodes`, from 0.
 
@@ -48,29 +49,29 @@ class Sharding(ABC, Generic[K]):
 
     @abstractmethod
     def range(self, values: ShardRange[K], /) -> tuple[str, ...]:
-        """Return the names of the nodes that may hold a key of a range, each once, in their order.
+        """Return the names of the nodes that may hold a key of a range, each once and in order.
 
         Nodes that cannot hold such a key are left out; an empty range has no nodes.
 
         Raises:
-            InvalidArgumentError: an end of it is no key.
+            InvalidArgumentError: an end of the range is not a key.
         """
 
 
 def check_kind(argument: str, value: object, kind: type, expected: str) -> None:
     """Raise `InvalidArgumentError` unless it is of a class."""
     if not isinstance(value, kind):
-        raise InvalidArgumentError(argument, value, expected=expected)
+        raise InvalidArgumentError(argument, value, f"must be {expected}")
 
 
 def check_prefix(value: object) -> None:
     """Raise `InvalidArgumentError` unless it is text."""
-    check_kind("logic_name_prefix", value, str, "text, as in 'order_'")
+    check_kind("logic_name_prefix", value, str, "a text such as 'order_'")
 
 
 def check_range(values: object) -> None:
     """Raise `InvalidArgumentError` unless it is a range."""
-    check_kind("values", values, ShardRange, "a ShardRange, as ShardRange.closed(1, 5)")
+    check_kind("values", values, ShardRange, "a ShardRange, such as ShardRange.closed(1, 5)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,8 @@ class ModCycle(Sharding[int]):
     A negative key has Python's remainder, which is never negative.
 
     Attributes:
-        divisor: how many nodes there are, 1 to 1,000,000.
-        logic_name_prefix: what the names of the nodes begin with.
+        divisor: the number of nodes, 1 to 1,000,000.
+        logic_name_prefix: the prefix of the nodes' names.
     """
 
     divisor: int
@@ -89,7 +90,7 @@ class ModCycle(Sharding[int]):
     _nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` if an argument is out of its range."""
+        """Raise `InvalidArgumentError` if an argument is outside its range."""
         check_integer("divisor", self.divisor, at_least=1, at_most=MAX_NODES)
         check_prefix(self.logic_name_prefix)
         nodes = tuple(f"{self.logic_name_prefix}{rest}" for rest in range(self.divisor))
@@ -104,17 +105,17 @@ class ModCycle(Sharding[int]):
         """Return the name of the node that holds a key.
 
         Raises:
-            InvalidArgumentError: the key is no integer.
+            InvalidArgumentError: the key is not an integer.
         """
         if not is_integer(value):
-            raise InvalidArgumentError("value", value, expected="an integer")
+            raise InvalidArgumentError("value", value, "must be an integer")
         return self._nodes[value % self.divisor]
 
     def sharding_id(self, value: int, /) -> int:
-        """Return the number of the node that holds a key: the remainder.
+        """Return the number of the node that holds a key, which is the remainder.
 
         Raises:
-            InvalidArgumentError: the key is no integer.
+            InvalidArgumentError: the key is not an integer.
         """
         self.exact(value)  # raises
         return value % self.divisor
@@ -122,17 +123,17 @@ class ModCycle(Sharding[int]):
     def range(self, values: ShardRange[int], /) -> tuple[str, ...]:
         """Return the names of the nodes that may hold a key of a range.
 
-        The order is that of the keys: with four nodes, the keys 3 to 5 are on the nodes 3, 0 and 1.
-        If all nodes are named, their order is that of the remainders.  A range without a lower end
-        begins at 0, as ids do and as in CosId; for negative keys give it a lower end.
+        The nodes are in the order of the keys: with four nodes, the keys 3 to 5 are on nodes 3, 0
+        and 1.  If all nodes are named, they are in the order of the remainders.  A range without a
+        lower end begins at 0, as ids do and as in CosId; for negative keys, give it a lower end.
 
         Raises:
-            InvalidArgumentError: an end is no integer, or it is no range.
+            InvalidArgumentError: an end is not an integer, or the value is not a range.
         """
         check_range(values)
         for end in (values.lower, values.upper):
             if end is not None and not is_integer(end):
-                raise InvalidArgumentError("values", str(values), expected="a range of integers")
+                raise InvalidArgumentError("values", str(values), "must be a range of integers")
         if values.upper is None:
             return self._nodes
         first = 0 if values.lower is None else values.lower + values.lower_open

@@ -93,7 +93,7 @@ __all__ = (
     "sharded",
 )
 
-if not TYPE_CHECKING:  # else every name would be one of ours
+if not TYPE_CHECKING:  # for a type checker, a module `__getattr__` would make every name valid
     __getattr__, __dir__ = later(
         __name__,
         {

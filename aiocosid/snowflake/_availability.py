@@ -1,4 +1,4 @@
-"""The latest answers of a store of sequences, and when to ask it again.  Pure."""
+"""The latest answers of a store of sequences, and when to call it again.  Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ("StoreAvailability",)
 
-FENCE_BACKOFF: Final = 2.0  # seconds; a fence that is far ahead may be removed
+FENCE_BACKOFF: Final = 2.0  # seconds; a fence that is far ahead may be removed meanwhile
 
 
 class StoreAvailability:
-    """The availability of one generator's store.  Times are of the monotonic clock.
+    """The availability of one generator's store.  Times are on the monotonic clock.
 
     Attributes:
         is_away: whether the last call could not reach the store.
@@ -26,7 +26,7 @@ class StoreAvailability:
         last_error: the latest error; None after a call that succeeded.
         attempt: failed calls in a row.
         retry_at: no call before this time.
-        opens: the first second that sequences are granted of, as far as is known.
+        opens: the first second of which sequences are granted, as far as is known.
         opens_at: when that second can be requested.
         fence_at: no call for that second, or an earlier one, before this time.
     """
@@ -52,7 +52,7 @@ class StoreAvailability:
     def answered(self, answer: SequenceReply | None, tolerance: int, now: float) -> None:
         """Record an answer.
 
-        Behind a fence the first open second is requested as soon as that is allowed.  While it is
+        After a fence, the first open second is requested as soon as that is allowed.  While it is
         far ahead, the current second is requested every `FENCE_BACKOFF` seconds.
 
         Args:
@@ -70,14 +70,14 @@ class StoreAvailability:
             self.opens = min(self.opens, answer.second)
 
     def failed(self, error: CosIdError, retry_at: float) -> None:
-        """Record a failed call, its error, and when the store may be asked again."""
+        """Record a failed call, its error, and when the store may be called again."""
         self.last_error = error
         self.attempt += 1
         self.is_away = isinstance(error, StoreUnavailableError)
         self.retry_at = retry_at
 
     def to_ask(self, second: int, now: float) -> int | None:
-        """Return the second to request, this one or the first behind the fence, or None."""
+        """Return the second to request: this one, the first after the fence, or None."""
         is_fenced = self.opens > second
         if now < self.retry_at or (is_fenced and now < self.fence_at):
             return None

@@ -8,9 +8,9 @@ from typing import Final
 __all__ = ("BatchSize",)
 
 SMOOTHING: Final = 0.5  # the share of the last second in the mean
-HEADROOM: Final = 1.25  # of the mean; unused sequences of a second are a gap
+HEADROOM: Final = 1.25  # multiple of the mean; unused sequences of a second are a gap
 LEAST: Final = 100  # sequences in a grant, unless the size is fixed
-GROWTH: Final = 2  # of each further grant within a second
+GROWTH: Final = 2  # factor for each further grant within a second
 
 
 class BatchSize:
@@ -23,7 +23,7 @@ class BatchSize:
     __slots__ = ("_fixed", "_granted_second", "_issued", "_last_size", "_rate", "_second", "most")
 
     def __init__(self, most: int, fixed: int | None) -> None:
-        """Begin without demand.
+        """Start without demand.
 
         Args:
             most: the maximum number of sequences in one request.
@@ -38,7 +38,7 @@ class BatchSize:
         self._last_size = 0
 
     def note(self, second: int, issued: int) -> None:
-        """Record the total number of ids that were handed out by a time in a second."""
+        """Record how many ids were handed out in total, at a time within a second."""
         if self._second < 0:
             self._second, self._issued = second, issued
         passed = second - self._second

@@ -28,7 +28,7 @@ FIGURES: Final = tuple(field.name for field in fields(SnowflakeStatistics))
 
 
 class _Handlers:
-    """Passes events on, and calls the ring's handlers: a failing one is like an instrument's."""
+    """Passes events on, and calls the ring's handlers; their errors count as an instrument's."""
 
     __slots__ = ("_options",)
 
@@ -49,7 +49,7 @@ class _Handlers:
 
 
 class RingOpening(SnowflakeOpening):
-    """One opening of a `CachedSnowflakeId`: keeps a ring filled, and asks the lease in time."""
+    """One opening of a `CachedSnowflakeId`: keeps a ring filled, and renews the lease in time."""
 
     __slots__ = ("_fills_reported", "_ring_options")
 
@@ -60,7 +60,7 @@ class RingOpening(SnowflakeOpening):
         lease: MachineIdLease,
         options: CachedIdOptions,
     ) -> None:
-        """Begin; ``before`` is the generator's last opening."""
+        """Start an opening; ``before`` is the generator's previous one."""
         super().__init__(home, before, lease, options)
         if options.when_filled is not None or options.when_empty is not None:
             self._instrument = _Handlers(options)
@@ -72,7 +72,7 @@ class RingOpening(SnowflakeOpening):
         return self._ring_options.on_empty == "raise"
 
     def now_and_limit(self) -> tuple[int, int]:
-        """Return the clock's time and the latest one that the lease allows; fill the ring."""
+        """Return the clock's time and the latest time that the lease allows; fill the ring."""
         now_ms, limit_ms = super().now_and_limit()
         self._refill(now_ms, limit_ms)
         return now_ms, limit_ms
@@ -96,7 +96,7 @@ class RingOpening(SnowflakeOpening):
             await self.sleep_for(interval)
 
     async def take(self, n: int) -> list[range]:
-        """Take ``n`` ids; raise if there are too few, and ``on_empty`` lets no caller wait."""
+        """Take ``n`` ids; with ``on_empty="raise"`` raise at once if there are too few."""
         ring = self.hand
         if self._raises and isinstance(ring, Ring) and not self.callers.line:
             now_ms, limit_ms = self.now_and_limit()
@@ -106,7 +106,7 @@ class RingOpening(SnowflakeOpening):
         return await super().take(n)
 
     async def pause(self) -> None:
-        """Wait for what the callers in line need; fail them if ``on_empty`` lets none wait."""
+        """Wait for what the callers in line need; with ``on_empty="raise"`` fail them."""
         ring, refusal = self.hand, self._refusal
         if isinstance(ring, Ring) and isinstance(refusal, Full | Limited):
             error = self._emptied(ring, refusal)
@@ -116,7 +116,7 @@ class RingOpening(SnowflakeOpening):
         await super().pause()
 
     def _emptied(self, ring: Ring, refusal: Refusal | None) -> RingEmptyError:
-        """Report that callers find too few ids; return the error for those who do not wait."""
+        """Report that callers find too few ids; return the error for callers that do not wait."""
         borrowed = ring.borrowed(self.clock.now_ms())
         self.emit(RingEmptied, borrowed=borrowed)
         if isinstance(refusal, Limited):
@@ -149,18 +149,18 @@ class RingOpening(SnowflakeOpening):
 class CachedSnowflakeId(SnowflakeId):
     """Ids of whole seconds, prepared ahead: a burst takes ids of future seconds.
 
-    uid-generator's CachedUidGenerator, with its ring of ``2^sequence_bits << boost`` ids.
-    Differences:
+    This is uid-generator's CachedUidGenerator, with its ring of ``2^sequence_bits << boost`` ids.
+    The differences are:
 
-    * no id is ahead of the clock by more than ``max_borrow``; then callers wait, in order;
-    * ids return to the clock: unused ids of a second that has passed are dropped;
-    * borrowed seconds are below the lease's fence, so the machine id's next owner, or this
-    process after a crash, begins above them, unless the fence is lost;
-    * callers wait if the ring is empty, unless ``on_empty`` says otherwise, and the layout's end is
-      an error, never a negative id.
+    * No id is ahead of the clock by more than ``max_borrow``; beyond that callers wait, in order.
+    * Ids return to the clock: unused ids of a second that has passed are dropped.
+    * Borrowed seconds are below the lease's fence, so the machine id's next owner, or this
+      process after a crash, begins above them, unless the fence is lost.
+    * Callers wait if the ring is empty, unless ``on_empty`` says otherwise.  At the layout's end
+      they get an error, never a negative id.
 
-    Ids of a second are a range, so filling costs almost nothing.  The slow part, writing the fence
-    ahead of them, happens in the background.
+    The ids of a second are a range, so filling costs almost nothing.  The slow part, writing the
+    fence ahead of them, happens in the background.
     """
 
     __slots__ = ()
@@ -174,8 +174,8 @@ class CachedSnowflakeId(SnowflakeId):
         """Describe a generator; nothing is sent yet.
 
         Args:
-            machine: the source of the machine id, as for `SnowflakeId`; its store has to keep time
-                marks, which a CosId proxy does not.
+            machine: the source of the machine id, as for `SnowflakeId`; its store must keep fences,
+                which a CosId proxy does not.
             options: the keyword arguments: see `CachedIdOptions`.
 
         Raises:

@@ -21,8 +21,8 @@ class Clearance:
 
     Attributes:
         side: whether all new ids are above the existing ones, or all below.
-        until_ms: from when on a new id could equal an existing one, unix time in milliseconds; None
-            for never.
+        until_ms: the time from which a new id could equal an existing one, unix time in
+            milliseconds; None for never.
         until: the same as ISO 8601 in UTC, or "the end of the layout".
     """
 
@@ -35,13 +35,13 @@ def clearance(layout: SnowflakeLayout, *, lowest: int, highest: int, now_ms: int
     """Check that a layout's new ids cannot equal existing ids of any generator.
 
     New ids are safe if all of them are above the highest existing id, or below the lowest.  Ids in
-    between may be free, but the bits do not show that.
+    between may be unused, but the bits do not show that.
 
     Args:
         layout: the layout of the new ids.
         lowest: the lowest existing id, above 0; ``SELECT MIN(id)`` of all tables that have ids.
-        highest: the highest existing id.  Old generators must not run any more, or it would rise.
-        now_ms: the wall clock, unix time in milliseconds.  New ids are not of an earlier time.
+        highest: the highest existing id.  Old generators must be stopped, or it would rise.
+        now_ms: the wall clock, unix time in milliseconds.  New ids have no earlier time.
 
     Raises:
         InvalidArgumentError: new ids of the layout could equal existing ones.
@@ -52,7 +52,7 @@ def clearance(layout: SnowflakeLayout, *, lowest: int, highest: int, now_ms: int
     next_tick = layout.tick_at(now_ms)
     if layout.compose(next_tick, 0, 0) > highest:
         return Clearance("above", None, "the end of the layout")
-    # Ids of a tick are below the first one of the next.
+    # All ids of a tick are below the first id of the next tick.
     first_unsafe = lowest // layout.compose(1, 0, 0)
     if first_unsafe > layout.last_tick:
         return Clearance("below", None, "the end of the layout")
@@ -62,6 +62,6 @@ def clearance(layout: SnowflakeLayout, *, lowest: int, highest: int, now_ms: int
     raise InvalidArgumentError(
         "layout",
         layout,
-        expected="one whose new ids are all above the highest existing id, or below the "
-        f"lowest, which has {lowest.bit_length()} bits: other widths, another epoch or a new table",
+        "must make only ids above the highest existing id, or below the lowest, which has "
+        f"{lowest.bit_length()} bits; take other widths, another epoch or a new table",
     )

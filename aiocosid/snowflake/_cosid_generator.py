@@ -33,9 +33,9 @@ ZONE_STEP_DAYS: Final = 20  # shorter than every period of summer time, Morocco'
 
 
 class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
-    """Text ids of 44 bits of time, 20 of machine id and 16 of sequence: CosIdGenerator's.
+    """Text ids like CosIdGenerator's: 44 bits of time, 20 of machine id and 16 of sequence.
 
-    It has the contract of every generator, for text.  Texts of radix 62 and 36 sort by time.
+    It fulfils the contract of every generator, for text.  Texts of radix 62 and 36 sort by time.
 
     Attributes:
         text: writes the ids, and reads them with ``text.as_state(id)``.
@@ -70,7 +70,7 @@ class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
         return self._state(await self._inner.next_id())
 
     def statistics(self) -> SnowflakeStatistics:
-        """Return a frozen picture of the generator; cheap, and never waits."""
+        """Return a frozen snapshot of the generator; cheap, and never waits."""
         kind, converter = type(self).__name__, self.text.as_tree()
         return replace(self._inner.statistics(), kind=kind, converter=converter)
 
@@ -90,13 +90,13 @@ class CosIdGenerator(DelegatingGenerator[SnowflakeId, str], TextIdGenerator):
 
 
 def _check_zone(text: CosIdFriendlyText, now_ms: int) -> None:
-    """Raise if a future local time occurs twice: its ids could not be written."""
+    """Raise if a future local time occurs twice, since its ids could not be written."""
     if len(_offsets(text.zone, now_ms)) > 1:
-        expected = (
-            "a zone with a constant offset, 'UTC' or one as '+01:00': where the clocks go back "
-            "no id could be written for an hour"
+        rule = (
+            "must be a zone with a constant offset, such as 'UTC' or '+01:00': while clocks go "
+            "back no id could be written for an hour"
         )
-        raise InvalidArgumentError("text.zone", text.zone, expected=expected)
+        raise InvalidArgumentError("text.zone", text.zone, rule)
 
 
 def _offsets(zone: tzinfo, now_ms: int) -> set[timedelta | None]:
@@ -109,5 +109,5 @@ def _offsets(zone: tzinfo, now_ms: int) -> set[timedelta | None]:
             if len(offsets) > 1:
                 break
     except OverflowError:
-        pass  # past the year 9999
+        pass  # the dates reach beyond the year 9999
     return offsets

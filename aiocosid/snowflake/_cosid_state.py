@@ -1,6 +1,6 @@
-"""The texts of CosIdGenerator: time, machine id and sequence written one after the other.  Pure.
+"""The texts of CosIdGenerator: time, machine id and sequence, one after the other.  Pure.
 
-44, 20 and 16 bits are 80 and fit no int64, so these ids exist as text only.
+Together they have 44 + 20 + 16 = 80 bits, too many for int64, so these ids exist as text only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COSID_TIMESTAMP_BITS: Final = 44
 COSID_MACHINE_BITS: Final = 20
 """1,048,576 machines; RadixCosIdGenerator.DEFAULT_MACHINE_BIT."""
 COSID_SEQUENCE_BITS: Final = 16
-"""65,536 ids a millisecond; RadixCosIdGenerator.DEFAULT_SEQUENCE_BIT."""
+"""65,536 ids per millisecond; RadixCosIdGenerator.DEFAULT_SEQUENCE_BIT."""
 
 ALPHABET: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 VALUE_OF: Final = {digit: value for value, digit in enumerate(ALPHABET)}
@@ -43,7 +43,7 @@ VALUE_OF: Final = {digit: value for value, digit in enumerate(ALPHABET)}
 
 @dataclass(frozen=True, slots=True, order=True)
 class CosIdState:
-    """The fields of an id of CosIdGenerator; they sort by time, machine id and sequence.
+    """The fields of an id of CosIdGenerator; states sort by time, machine id and sequence.
 
     Attributes:
         timestamp_ms: unix time in milliseconds.
@@ -89,7 +89,7 @@ class CosIdText(ABC):
         """Return the state of a text.
 
         Raises:
-            InvalidIdError: it is no such text, or a field is not within its bits.
+            InvalidIdError: it is not such a text, or a field is not within its bits.
         """
 
     def as_tree(self) -> dict[str, str | int | bool]:
@@ -107,18 +107,18 @@ class CosIdText(ABC):
             self.layout.compose(state.timestamp_ms, state.machine_id, state.sequence)
         except InvalidArgumentError as error:
             widths = self.layout
-            expected = (
-                f"of {widths.timestamp_bits} bits of time, {widths.machine_bits} of machine id and "
-                f"{widths.sequence_bits} of sequence: {error}"
+            rule = (
+                f"must have {widths.timestamp_bits} bits of time, {widths.machine_bits} of machine "
+                f"id and {widths.sequence_bits} of sequence: {error}"
             )
-            raise InvalidIdError("id", source or state, expected=expected) from None
+            raise InvalidIdError("id", source or state, rule) from None
         return state
 
 
 class CosIdRadixText(CosIdText):
     """Fixed widths in radix 62 (15 characters) or 36 (17); texts sort like states.
 
-    The digits are ``0-9A-Za-z`` and ``0-9A-Z``, in the order of ASCII; other cases are refused.
+    The digits are ``0-9A-Za-z`` and ``0-9A-Z``, in ASCII order; other letter cases are refused.
 
     Attributes:
         radix: 62 or 36.
@@ -135,7 +135,7 @@ class CosIdRadixText(CosIdText):
         machine_bits: int = COSID_MACHINE_BITS,
         sequence_bits: int = COSID_SEQUENCE_BITS,
     ) -> None:
-        """Choose radix and widths.
+        """Set the radix and the widths.
 
         Raises:
             InvalidArgumentError: the radix is neither 62 nor 36, or a width is out of range.
@@ -144,7 +144,7 @@ class CosIdRadixText(CosIdText):
             timestamp_bits=timestamp_bits, machine_bits=machine_bits, sequence_bits=sequence_bits
         )
         if type(radix) is not int or radix not in {36, 62}:
-            raise InvalidArgumentError("radix", radix, expected="36 or 62")
+            raise InvalidArgumentError("radix", radix, "must be 36 or 62")
         self.radix: int = radix
         bits = (timestamp_bits, machine_bits, sequence_bits)
         self._widths = tuple(_digits_of(each, radix) for each in bits)
@@ -159,7 +159,7 @@ class CosIdRadixText(CosIdText):
     def as_state(self, text: str) -> CosIdState:
         """Return the state of a text; unlike CosId, it refuses fields that are too high."""
         if not _has_width(text, self.width):
-            raise InvalidIdError("id", text, expected=f"a text of {self.width} characters")
+            raise InvalidIdError("id", text, f"must be a text of {self.width} characters")
         fields: list[int] = []
         at = 0
         for width in self._widths:
@@ -183,8 +183,8 @@ class CosIdRadixText(CosIdText):
         for digit in text[start:stop]:
             value = VALUE_OF.get(digit, self.radix)
             if value >= self.radix:
-                expected = f"of the digits {ALPHABET[: self.radix]}; it holds {digit!r}"
-                raise InvalidIdError("id", text, expected=expected)
+                rule = f"must have only the digits {ALPHABET[: self.radix]}, not {digit!r}"
+                raise InvalidIdError("id", text, rule)
             number = number * self.radix + value
         return number
 
@@ -194,7 +194,7 @@ class CosIdFriendlyText(CosIdText):
 
     Attributes:
         zone: the zone of the local time.
-        pad: whether machine id and sequence have a fixed width, which makes 31 characters.
+        pad: whether machine id and sequence have a fixed width; texts then have 31 characters.
     """
 
     __slots__ = ("pad", "zone")
@@ -208,11 +208,11 @@ class CosIdFriendlyText(CosIdText):
         machine_bits: int = COSID_MACHINE_BITS,
         sequence_bits: int = COSID_SEQUENCE_BITS,
     ) -> None:
-        """Choose zone, form and widths.
+        """Set the zone, the form and the widths.
 
         Args:
-            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00".
-            pad: as above; both forms are read.
+            zone: a tzinfo, or a name such as "Asia/Shanghai", "UTC" or "+08:00".
+            pad: see the attribute; both forms are read.
             timestamp_bits: at least 1.
             machine_bits: 1 to 31.
             sequence_bits: at least 1.
@@ -232,8 +232,8 @@ class CosIdFriendlyText(CosIdText):
         try:
             local = moment_of(state.timestamp_ms, self.zone)
         except OverflowError:
-            expected = f"of a moment before the year 10000 in {self.zone}"
-            raise InvalidIdError("id", state, expected=expected) from None
+            rule = f"must have a time before the year 10000 in {self.zone}"
+            raise InvalidIdError("id", state, rule) from None
         fields = (state.machine_id, state.sequence)
         return write_friendly(local, *fields, self.layout, pad=self.pad, of=state)
 
@@ -242,8 +242,8 @@ class CosIdFriendlyText(CosIdText):
 
         Args:
             text: as `as_text` writes it.
-            fold: the occurrence of a local time that occurs twice: 0 for the earlier one, which
-                CosId takes, or 1 for the later; None refuses such a time.
+            fold: which one of a local time that occurs twice: 0 for the earlier one, which CosId
+                takes, or 1 for the later one; None refuses such a time.
         """
         return self._checked(CosIdState(*read_friendly(text, self.layout, self.zone, fold)), text)
 
@@ -253,7 +253,7 @@ class CosIdFriendlyText(CosIdText):
 
 
 def _digits_of(bits: int, radix: int) -> int:
-    """Return the number of digits of the highest number with so many bits."""
+    """Return the number of digits of the highest number with that many bits."""
     highest, digits = (1 << bits) - 1, 1
     while highest >= radix:
         highest //= radix

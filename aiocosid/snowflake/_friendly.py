@@ -1,7 +1,7 @@
 """CosId's friendly text, ``20211228202301948-0-0``: writing and reading.  Pure.
 
 A local time occurs twice when the clocks go back, and then its text is ambiguous.  CosId writes
-such a text all the same and reads the earlier id; here it is neither written nor read.  To write
+such a text anyway and reads it as the earlier id; here it is neither written nor read.  To write
 ids at all times, use UTC or a fixed offset.
 """
 
@@ -35,13 +35,13 @@ FRIENDLY: Final = re.compile(r"([0-9]{14}(?:[0-9]{3})?)-([0-9]+)-([0-9]+)")
 class FriendlyText:
     """Writes and reads the ids of one layout as ``yyyyMMddHHmmssSSS-machine-sequence``.
 
-    Where a tick is a whole number of seconds the milliseconds are left out, as in CosId.
+    Where a tick is a whole number of seconds, the milliseconds are left out, as in CosId.
 
     Attributes:
         layout: the layout of the ids.
         zone: the zone of the local time.
-        pad: whether machine id and sequence are written with as many digits as their highest has,
-            so that texts of one zone offset sort like ids.
+        pad: whether machine id and sequence have as many digits as their highest value, so that
+            texts of one zone offset sort like ids.
     """
 
     layout: SnowflakeLayout
@@ -49,13 +49,13 @@ class FriendlyText:
     pad: bool
 
     def __init__(self, layout: SnowflakeLayout, *, zone: tzinfo | str, pad: bool = False) -> None:
-        """Set layout, zone and form.
+        """Set the layout, the zone and the form.
 
         Args:
             layout: the layout of the ids.
-            zone: a tzinfo, or a name as "Asia/Shanghai", "UTC" or "+08:00"; CosId takes the host's
-                zone, so two hosts may write different texts.
-            pad: as above; both forms are read.
+            zone: a tzinfo, or a name such as "Asia/Shanghai", "UTC" or "+08:00"; CosId uses the
+                host's zone, so two hosts may write different texts.
+            pad: see the attribute; both forms are read.
 
         Raises:
             InvalidArgumentError: the zone is unknown.
@@ -67,7 +67,7 @@ class FriendlyText:
         """Return the text of an id.
 
         Raises:
-            InvalidIdError: it is no id of the layout, or its local time occurs twice.
+            InvalidIdError: it is not an id of the layout, or its local time occurs twice.
         """
         parts = self.layout.parse(snowflake_id, self.zone)
         fields = (parts.machine_id, parts.sequence)
@@ -78,20 +78,19 @@ class FriendlyText:
 
         Args:
             text: as `as_text` writes it, padded or not.
-            fold: the occurrence of a local time that occurs twice: 0 for the earlier one, which
-                CosId takes, or 1 for the later; None refuses such a time.
+            fold: which one of a local time that occurs twice: 0 for the earlier one, which CosId
+                takes, or 1 for the later one; None refuses such a time.
 
         Raises:
-            InvalidIdError: it is no text of an id of the layout, or its local time does not exist
-                in the zone, or occurs twice.
+            InvalidIdError: it is not the text of an id of the layout, or its local time does not
+                exist in the zone, or occurs twice.
             InvalidArgumentError: ``fold`` is something else.
         """
         layout = self.layout
         timestamp_ms, machine_id, sequence = read_friendly(text, layout, self.zone, fold)
         tick = layout.tick_at(timestamp_ms)
         if not 0 <= tick <= layout.last_tick or layout.ms_of(tick) != timestamp_ms:
-            expected = f"a text whose time is a tick of {layout!r}"
-            raise InvalidIdError("id", text, expected=expected)
+            raise InvalidIdError("id", text, f"must be a text whose time is a tick of {layout!r}")
         return layout.compose(tick, machine_id, sequence)
 
 
@@ -110,12 +109,12 @@ def write_friendly(
         InvalidIdError: the local time occurs twice.
     """
     if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
-        expected = (
-            f"written in UTC or at a fixed offset: in {local.tzinfo} its local time, "
-            f"{local:%Y-%m-%d %H:%M:%S}, occurs twice, and the text would be ambiguous"
+        rule = (
+            f"has no clear text: its local time in {local.tzinfo}, {local:%Y-%m-%d %H:%M:%S}, "
+            "occurs twice; write it in UTC or at a fixed offset"
         )
-        raise InvalidIdError("id", of, expected=expected)
-    # isoformat: on Linux strftime writes the year 1 as "1".
+        raise InvalidIdError("id", of, rule)
+    # Not strftime, which on Linux writes the year 1 as "1".
     timespec = "milliseconds" if layout.unit_ms % SECOND_MS else "seconds"
     time = local.replace(tzinfo=None).isoformat(timespec=timespec).translate(NO_MARKS)
     if pad:
@@ -135,22 +134,22 @@ def read_friendly(
     Unlike CosId it refuses spaces, signs, doubled hyphens and full-width digits.
 
     Raises:
-        InvalidIdError: it has another form, a field is not within its bits, its local time does
-            not exist, or occurs twice and no ``fold`` says which is meant.
+        InvalidIdError: it has another form, a field is not within its bits, or its local time does
+            not exist, or occurs twice and no ``fold`` says which one is meant.
         InvalidArgumentError: ``fold`` is neither 0 nor 1 nor None.
     """
     if fold not in {None, 0, 1}:
-        raise InvalidArgumentError("fold", fold, expected="0, 1 or None")
+        raise InvalidArgumentError("fold", fold, "must be 0, 1 or None")
     width = 17 if layout.unit_ms % SECOND_MS else 14
     found = FRIENDLY.fullmatch(text) if isinstance(text, str) else None
     if found is None or len(found[1]) != width:
         form = "yyyyMMddHHmmssSSS"[:width]
-        raise InvalidIdError("id", text, expected=f"{form}-machine-sequence, digits only")
+        raise InvalidIdError("id", text, f"must be {form}-machine-sequence in digits")
     numbers: list[int] = []
     for digits, highest in ((found[2], layout.machine_count - 1), (found[3], layout.max_sequence)):
         if len(digits) > _digits(highest) or int(digits) > highest:
-            expected = f"a text with at most {highest} in the place of {digits[:20]}"
-            raise InvalidIdError("id", text, expected=expected)
+            rule = f"must have at most {highest} in the place of {digits[:20]}"
+            raise InvalidIdError("id", text, rule)
         numbers.append(int(digits))
     return _read_time(text, found[1], zone, fold), numbers[0], numbers[1]
 
@@ -164,13 +163,13 @@ def _read_time(text: object, time: str, zone: tzinfo, fold: int | None) -> int:
         moments = [naive.replace(tzinfo=zone, fold=each).astimezone(UTC) for each in (0, 1)]
         exists = any(moment.astimezone(zone).replace(tzinfo=None) == naive for moment in moments)
     except (ValueError, OverflowError):
-        raise InvalidIdError("id", text, expected="of a date and time of the calendar") from None
+        raise InvalidIdError("id", text, "must have a date and a time that exist") from None
     if not exists:
-        expected = f"of a local time that exists: the clocks of {zone} skip this one"
-        raise InvalidIdError("id", text, expected=expected)
+        rule = f"must have a local time that exists: the clocks of {zone} skip this one"
+        raise InvalidIdError("id", text, rule)
     if moments[0] != moments[1] and fold is None:
-        expected = f"read with fold=0 or fold=1: in {zone} its local time occurs twice"
-        raise InvalidIdError("id", text, expected=expected)
+        rule = f"has a local time that occurs twice in {zone}; read it with fold=0 or fold=1"
+        raise InvalidIdError("id", text, rule)
     return (moments[fold or 0] - UNIX_EPOCH) // timedelta(milliseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""How a generator of sharded ids gets sequences while it is open: store, fallback, callers."""
+"""How an open generator of sharded ids gets sequences, from the store or from a fallback."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ __all__ = ("Granting",)
 
 logger = logging.getLogger("aiocosid")
 
-# Each of another second: the oldest may hang because the store does not answer.
-MOST_FLIGHTS: Final = 4
-# Ids per second from which on those of the next second are fetched in advance.
+# Calls at the same time, each for another second: the oldest may hang because the store is down.
+MAX_FETCHES: Final = 4
+# Ids per second above which the next second's ids are fetched in advance.
 PREFETCH_RATE: Final = 1000
-PREFETCH_AT: Final = (0.5, 0.9)  # of a second; random, to differ from other nodes
+PREFETCH_AT: Final = (0.5, 0.9)  # share of a second; random, so that nodes differ
 MS: Final = 1000
 
 
@@ -60,12 +60,12 @@ class Granting(StampOpening[SecondsInHand]):
     """One opening of a `ShardedId`: requests sequences, and hands them out in order.
 
     Attributes:
-        availability: what is known of the store.
+        availability: what is known about the store.
         batch: how many sequences to request.
         calls: the calls to the store, by second.
         size: sequences in the last request.
         discarded: ids that were dropped with their caller, or at the end.
-        undelivered: of those, how many had been handed out.
+        undelivered: how many of those had been handed out.
         grants: answers that could be used.
         granted: sequences in them.
         failures: calls that failed.
@@ -91,12 +91,12 @@ class Granting(StampOpening[SecondsInHand]):
         most: int,
         lane: MachineIdLease | None,
     ) -> None:
-        """Begin; ``before`` is the generator's last opening."""
+        """Start an opening; ``before`` is the generator's previous one."""
         first = SecondsInHand(layout, options.broken_threshold)
         super().__init__(
             home,
             before,
-            first if before is None else before.hand.successor(),  # not earlier than those before
+            first if before is None else before.hand.successor(),  # its ids are not earlier
             callers=Callers(home.clock, PIECE, options.wait_timeout),
             namespace=distributor.namespace,
             name=distributor.name,
@@ -113,12 +113,12 @@ class Granting(StampOpening[SecondsInHand]):
             self, timeout=options.fetch_timeout, close_timeout=options.close_timeout
         )
         self._planned = -1  # the last second in which a prefetch of the next one was planned
-        self._dropped_reported: int = 0  # dropped ids that the instrument was told of
+        self._dropped_reported: int = 0  # dropped ids that were reported to the instrument
         self.size = self.discarded = self.undelivered = 0
         self.grants = self.granted = 0
         self.failures = self.spent = self.fenced = self.skewed = 0
 
-    # Now, or not.
+    # Without waiting.
 
     def install(self) -> bool:
         """Install a piece; return whether there is one."""
@@ -136,17 +136,17 @@ class Granting(StampOpening[SecondsInHand]):
         return done
 
     def _take_now(self, n: int) -> list[range] | None:
-        """Take ``n`` ids if so many are in hand; otherwise take none."""
+        """Take ``n`` ids if that many are buffered; otherwise take none."""
         now_ns = self.read_ns()
         if self.hand.in_hand(now_ns) < n:
             return None
         self._plan(now_ns)
         return self.hand.take(n, now_ns)
 
-    # For those in line.
+    # For callers in line.
 
     def _timed_out(self, waited: float) -> CosIdError:
-        """Tell of a caller that has waited too long; return its error."""
+        """Report a caller that has waited too long; return its error."""
         self.emit(WaitTimedOut, waited=self._options.wait_timeout)
         second, name = self.hand.target(self.read_ns()), self._distributor.namespaced_name
         waited = round(waited, 3)
@@ -172,7 +172,7 @@ class Granting(StampOpening[SecondsInHand]):
                 in_hand = self.hand.in_hand(now_ns)
                 if callers.hand_out(in_hand, partial(self.hand.take, now_ns=now_ns)):
                     continue
-                # Ids of this second stay valid once they are set aside.
+                # Ids of this second stay valid once they are reserved for a caller.
                 callers.set_aside(self.hand.take(wanted - callers.pooled, now_ns))
                 self._order(line.wanted - callers.pooled)
                 if not self._fall_back(now_ns, wanted - callers.pooled):
@@ -187,7 +187,7 @@ class Granting(StampOpening[SecondsInHand]):
             self.emit(Starved)
 
     async def pause(self) -> None:
-        """Wait until a second begins, or the store may be asked again."""
+        """Wait until a second begins, or the store may be called again."""
         now, next_second = self.clock.monotonic(), (NS - self.read_ns() % NS) / NS
         pauses = [next_second, self.availability.retry_at - now, self.availability.fence_at - now]
         await self.sleep_for(max(RESOLUTION, min(each for each in pauses if each > 0)))
@@ -212,13 +212,13 @@ class Granting(StampOpening[SecondsInHand]):
 
     def _start_fetch(self, second: int, wanted: int, *, ahead: bool) -> None:
         under_way = self.calls.under_way
-        if second in under_way or len(under_way) >= MOST_FLIGHTS or not self.is_alive:
+        if second in under_way or len(under_way) >= MAX_FETCHES or not self.is_alive:
             return
         size = self.size = self.batch.size(second, wanted)
-        self.calls.start(second, self._fly, second, size, ahead, task="grant")
+        self.calls.start(second, self._run_fetch, second, size, ahead, task="grant")
 
-    async def _fly(self, second: int, size: int, ahead: bool) -> None:  # noqa: FBT001 - of a task
-        """Make one call; it serves all callers."""
+    async def _run_fetch(self, second: int, size: int, ahead: bool) -> None:  # noqa: FBT001 - of a task
+        """Make one call to the store; its sequences serve all callers."""
         sent_at = self.clock.monotonic()
         try:
             asked = self._distributor
@@ -230,12 +230,12 @@ class Granting(StampOpening[SecondsInHand]):
         took = self.clock.monotonic() - sent_at
         try:
             self._take_in(answer, second, ahead=ahead, took=took)
-        except Exception as error:  # noqa: BLE001 - a stranger's answer must not end the root
+        except Exception as error:  # noqa: BLE001 - a custom store's answer must not end the root
             self._failed(as_cosid_error(asked.store, error), ahead=ahead, took=took)
         self.serve()
         self.wake()  # the waiting task checks again
 
-    # Landing.
+    # Answers.
 
     def _take_in(self, answer: object, second: int, *, ahead: bool, took: float) -> None:
         above = self.hand.top(second, granted=True)
@@ -266,7 +266,7 @@ class Granting(StampOpening[SecondsInHand]):
         self.skewed += is_skew
         self.emit(FetchFailed, error=error, attempt=availability.attempt + 1, took=took)
         if ahead:
-            return  # a caller that needs one requests it again
+            return  # a caller that needs that second requests it again
         if is_skew:
             availability.answered(None, 0, 0)
             availability.last_error = error
@@ -275,7 +275,7 @@ class Granting(StampOpening[SecondsInHand]):
         if not availability.attempt:
             logger.warning("%s: no sequence is granted: %s", self.label, error)
         in_a_hurry = self._options.on_unavailable == "raise"
-        # If callers fail at once, the next one need not wait for a pause.
+        # If callers fail at once, the next one need not wait for a long pause.
         pause = back_off(availability.attempt + 1, FIRST_BACKOFF if in_a_hurry else LAST_BACKOFF)
         jitter = random.uniform(0.5, 1.0)  # noqa: S311 - it spreads load and hides nothing
         availability.failed(error, self.clock.monotonic() + pause * jitter)
@@ -295,7 +295,7 @@ class Granting(StampOpening[SecondsInHand]):
     # Without the store.
 
     def _fall_back(self, now_ns: int, wanted: int) -> bool:
-        """Add sequences that the store has not granted, if configured and due."""
+        """Add sequences that the store has not granted, if configured and necessary."""
         fallback, seconds = self._fallback, self.hand
         availability, second = self.availability, seconds.target(now_ns)
         is_due = availability.is_away or (
@@ -313,7 +313,7 @@ class Granting(StampOpening[SecondsInHand]):
     # The next second.
 
     def _plan(self, now_ns: int) -> None:
-        """Record the demand; prefetch the next second's ids if it is high."""
+        """Record the demand; if it is high, prefetch the next second's ids."""
         seconds, now = self.hand, now_ns // NS
         self.batch.note(now, seconds.issued)
         count = seconds.dropped - self._dropped_reported
@@ -327,7 +327,7 @@ class Granting(StampOpening[SecondsInHand]):
             self.start_soon(self._prefetch, now, task="prefetch")
 
     async def _prefetch(self, second: int) -> None:
-        """Request the next second's ids, at a random time in this one."""
+        """Request the next second's ids at a random time within this second."""
         moment = second + random.uniform(*PREFETCH_AT)  # noqa: S311 - as in _failed
         while self.ended is None:
             left = moment - self.read_ns() / NS
@@ -339,7 +339,7 @@ class Granting(StampOpening[SecondsInHand]):
                 self._start_fetch(after, 0, ahead=True)
             return
 
-    # Beginning and end.
+    # Start and end.
 
     async def start(self) -> None:
         """Open the distributor, join the lease of the lanes, and wait for the first ids."""
@@ -365,11 +365,11 @@ class Granting(StampOpening[SecondsInHand]):
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether closing has to wait for its end."""
+        """Whether closing must wait for a lease or a call."""
         return super().has_to_drain or bool(self.calls.under_way)
 
     async def drain(self) -> None:
-        """Leave the lease; await the calls under way, and cancel them after the close timeout."""
+        """Leave the lease; wait for calls under way, and cancel them after the close timeout."""
         self._fallback = None
         await super().drain()
         await self.calls.drain()

@@ -1,8 +1,8 @@
 """Sequences without the store: from a lane of its own, or guessed.
 
 A lane is a part of the upper end of the sequences, which the store never grants.  Its number is a
-leased machine id: as with a Snowflake no id is later than the lease's fence, and the lane's
-next owner begins above that.
+leased machine id: as with a Snowflake, no id has a later time than the lease's fence, and the
+lane's next owner begins above that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PIECE: Final = 64  # the minimum number of sequences that a generator takes from
 
 
 class Fallback:
-    """Gives sequences while the store cannot be reached."""
+    """Provides sequences while the store cannot be reached."""
 
     __slots__ = ("_busy", "_next", "_second", "_stop")
 
@@ -40,7 +40,7 @@ class Fallback:
             wanted: the number of sequences that callers wait for.
             above: the highest sequence of that second that the store granted to the generator.
         """
-        if self._busy:  # as in `_life.atomic_step`, but the caller can go on without
+        if self._busy:  # like `_life.atomic_step`, but the caller can do without sequences
             return None
         try:
             self._busy = True
@@ -66,7 +66,7 @@ class Fallback:
 
 
 class Guess(Fallback):
-    """The rest of a second from a random sequence on: other nodes may use the same."""
+    """The rest of a second, starting at a random sequence; other nodes may use the same ones."""
 
     __slots__ = ("_max_sequence",)
 
@@ -94,7 +94,7 @@ class Lane(Fallback):
     def __init__(self, lease: MachineIdLease, base: int, width: int, key: str) -> None:
         super().__init__()
         self._lease = lease
-        self._key = key  # among the lease's issuers
+        self._key = key  # the lane's name among the lease's issuers
         self._term: int = -1
         self.base = base
         self.width = width
@@ -132,10 +132,10 @@ class Lane(Fallback):
         lease = self._lease
         found: object = lease.issuers.get(self._key)
         if found is not self:
-            return False  # closed, and perhaps opened again, with another lane
+            return False  # it was closed, and perhaps reopened with another lane
         if lease.lost is not None or not 0 <= second * MS <= lease.limit_ms():
             return False
-        if lease.term != self._term:  # another number, or the same one after another owner
+        if lease.term != self._term:  # another number, or the same number after another owner
             before = max(lease.floor_ms // MS, lease.taken_ms // MS - 1)
             self._second = max(self._second, before)
             self._term, self._next, self._stop = lease.term, 0, 0

@@ -1,4 +1,4 @@
-"""The bits of a Snowflake id: its fields, its epoch and its end; known systems' layouts.  Pure."""
+"""The bits of a Snowflake id: fields, epoch and end; the layouts of known systems.  Pure."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ TickUnit: TypeAlias = Literal["ms", "10ms", "s"]
 
 TICK_UNITS: Final[dict[str, int]] = {"ms": 1, "10ms": 10, "s": 1000}
 
-# In milliseconds 1973-03-03, in seconds the year 5138: a lower number was meant as seconds.
+# In milliseconds this is 1973-03-03, in seconds the year 5138: a lower number was meant as seconds.
 PLAINLY_SECONDS: Final = 10**11
 
-ID_BITS: Final = 63  # int64 without its sign
+ID_BITS: Final = 63  # an int64 without its sign
 
 REMEDY: Final = "use a new layout, with a later epoch or more timestamp bits"
 
 EXPIRY_HORIZON: Final = timedelta(days=365)
-"""There is a warning if a layout ends sooner, with time to plan a migration."""
+"""A layout that ends sooner than this causes a warning, with time left to plan a migration."""
 
 
 class LayoutExpiryWarning(UserWarning):
-    """A layout in use ends within a year; after that it cannot make ids."""
+    """A layout in use ends within a year; after that it makes no more ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class SnowflakeLayout:
     """The layout of an id: time, machine id and sequence, from the highest bit down.
 
     It does not read the clock: call `check_usable` before making ids.  Two layouts are equal if
-    they make the same ids; the name does not count.
+    they make the same ids; their names are not compared.
 
     Attributes:
         timestamp_bits: width of the time field, which counts ticks since the epoch.
-        machine_bits: width of the machine id, regions included.
+        machine_bits: width of the machine id, including regions.
         sequence_bits: width of the sequence.
         unit_ms: length of a tick in milliseconds.
         epoch_ms: start of tick 0, in milliseconds since 1970-01-01T00:00Z.
@@ -105,7 +105,7 @@ class SnowflakeLayout:
         last_tick: the highest tick.
         machine_count: how many machine ids there are.
         max_sequence: the highest sequence.
-        ids_per_tick: how many ids one machine has in a tick.
+        ids_per_tick: how many ids one machine can make in a tick.
         max_id: the highest id.
     """
 
@@ -148,24 +148,21 @@ class SnowflakeLayout:
             sequence_bits: at least 1.
             unit: length of a tick: "ms", "10ms", "s", or a timedelta of whole milliseconds.
             epoch: start of tick 0: an aware datetime, or an integer of *milliseconds* since 1970
-                whatever the unit; it has to be a whole number of units.
+                whatever the unit; it must be a whole number of units.
             region_bits: 0, or how many of the machine bits name a region; the rest, at least one,
                 names the worker.
             sequence_first: whether the sequence is above the machine id.
-            name: for errors and `repr`.
+            name: the name in errors and `repr`.
             remedy: what `LayoutExpiredError` advises once the layout has ended.
 
         Raises:
-            InvalidArgumentError: a width or the sum of them is out of range, or the epoch is
-                naive, a text, or does not fit the unit.
+            InvalidArgumentError: a width or their sum is out of range, or the epoch is naive, a
+                text, or does not fit the unit.
         """
         total = self._fill(timestamp_bits, machine_bits, sequence_bits)
         if total > ID_BITS:
-            raise InvalidArgumentError(
-                "timestamp_bits + machine_bits + sequence_bits",
-                total,
-                expected=f"at most {ID_BITS}",
-            )
+            rule = f"must be at most {ID_BITS}"
+            raise InvalidArgumentError("timestamp_bits + machine_bits + sequence_bits", total, rule)
         unit_ms = unit_ms_of(unit)
         check_integer("region_bits", region_bits, at_least=0, at_most=machine_bits - 1)
         self._put(
@@ -181,9 +178,9 @@ class SnowflakeLayout:
 
     @classmethod
     def _unpacked(cls, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> Self:
-        """Describe fields that are written one after the other and may exceed int64: CosId's.
+        """Describe CosId's fields, which are written one after the other and may exceed int64.
 
-        Ticks are milliseconds since 1970.  A sequencer needs a layout to count.
+        Ticks are milliseconds since 1970.  Only a sequencer uses this layout, to count ids.
         """
         self = object.__new__(cls)
         self._fill(timestamp_bits, machine_bits, sequence_bits)
@@ -200,7 +197,7 @@ class SnowflakeLayout:
         return self
 
     def _fill(self, timestamp_bits: int, machine_bits: int, sequence_bits: int) -> int:
-        """Set the widths and the attributes that depend on them alone; return their sum."""
+        """Set the widths and the attributes that depend only on them; return the sum."""
         check_integer("timestamp_bits", timestamp_bits, at_least=1, at_most=ID_BITS)
         check_integer("machine_bits", machine_bits, at_least=1, at_most=MAX_MACHINE_BITS)
         check_integer("sequence_bits", sequence_bits, at_least=1, at_most=ID_BITS)
@@ -227,7 +224,7 @@ class SnowflakeLayout:
 
         Args:
             epoch: an aware datetime, or an integer of *milliseconds* since 1970 whatever the unit;
-                a whole number of units.
+                it must be a whole number of units.
 
         Raises:
             InvalidArgumentError: the epoch is naive, a text, or does not fit the unit.
@@ -267,9 +264,9 @@ class SnowflakeLayout:
         return self.epoch_ms + tick * self.unit_ms
 
     def lowest(self, at: datetime) -> int:
-        """Return the lowest id of the tick that a moment lies in; 0 before the epoch.
+        """Return the lowest id of the tick that contains a moment; 0 before the epoch.
 
-        For queries by time: ``id >= lowest(start) AND id < lowest(end)``.
+        Use it for queries by time: ``id >= lowest(start) AND id < lowest(end)``.
 
         Args:
             at: an aware datetime.
@@ -280,7 +277,7 @@ class SnowflakeLayout:
         return max(0, self._tick_of(at)) << self._timestamp_shift
 
     def highest(self, at: datetime) -> int:
-        """Return the highest id of the tick that a moment lies in; -1 before the epoch.
+        """Return the highest id of the tick that contains a moment; -1 before the epoch.
 
         Args:
             at: an aware datetime.
@@ -292,11 +289,11 @@ class SnowflakeLayout:
 
     def _tick_of(self, at: datetime) -> int:
         if at.tzinfo is None:
-            raise InvalidArgumentError("at", at, expected="a moment with its time zone")
+            raise InvalidArgumentError("at", at, "must be a datetime with a time zone")
         tick = self.tick_at((at - UNIX_EPOCH) // timedelta(milliseconds=1))
         if tick > self.last_tick:
-            expected = f"at or before {self.last_instant_text}, the end of {self!r}"
-            raise InvalidArgumentError("at", at, expected=expected)
+            rule = f"must be at or before {self.last_instant_text}, the end of {self!r}"
+            raise InvalidArgumentError("at", at, rule)
         return tick
 
     def machine_of(self, region: int, worker: int) -> int:
@@ -331,7 +328,7 @@ class SnowflakeLayout:
         )
 
     def ids(self, tick: int, machine_id: int, first: int, stop: int) -> range:
-        """Return the ids of one tick and machine, from one sequence up to before another.
+        """Return the ids of one tick and machine, from one sequence to just before another.
 
         Args:
             tick: ticks since the epoch, 0 to `last_tick`.
@@ -343,14 +340,14 @@ class SnowflakeLayout:
             LayoutExpiredError: the tick is above `last_tick`.
             InvalidArgumentError: a field is not within its bits.
         """
-        # Generators call this at every change of the tick: one comparison in the normal case.
+        # Generators call this in each new tick, so the normal case makes few comparisons.
         if not (0 <= tick <= self.last_tick and 0 <= machine_id < self.machine_count):
             if tick > self.last_tick:
                 raise self._expired()
             self.compose(tick, machine_id, 0)
         if not 0 <= first <= stop <= self.ids_per_tick:
-            expected = f"between {first} and {self.ids_per_tick}, and the first at least 0"
-            raise InvalidArgumentError("stop", stop, expected=expected)
+            rule = f"must be from {first} (first) to {self.ids_per_tick}, and first 0 or more"
+            raise InvalidArgumentError("stop", stop, rule)
         base = tick << self._timestamp_shift | machine_id << self._machine_shift
         shift = self._sequence_shift
         return range(base + (first << shift), base + (stop << shift), 1 << shift)
@@ -365,19 +362,19 @@ class SnowflakeLayout:
             zone: the zone of the timestamp.
 
         Raises:
-            InvalidIdError: it is no integer, negative or too high, or its time is after the year
-                9999.
+            InvalidIdError: it is not an integer, is negative or too high, or its time is after the
+                year 9999.
         """
         if not is_integer(snowflake_id) or not 0 <= snowflake_id <= self.max_id:
-            raise InvalidIdError("id", snowflake_id, expected=f"an integer from 0 to {self.max_id}")
+            raise InvalidIdError("id", snowflake_id, f"must be an integer from 0 to {self.max_id}")
         timestamp_ms = self.ms_of(snowflake_id >> self._timestamp_shift)
         machine_id = snowflake_id >> self._machine_shift & self.machine_count - 1
         worker_bits = self.machine_bits - self.region_bits
         try:
             timestamp = moment_of(timestamp_ms, zone)
         except OverflowError:
-            expected = f"of a time before the year 10000; {self!r} reads {iso_text(timestamp_ms)}"
-            raise InvalidIdError("id", snowflake_id, expected=expected) from None
+            rule = f"must have a time before the year 10000, not {iso_text(timestamp_ms)}"
+            raise InvalidIdError("id", snowflake_id, rule) from None
         return SnowflakeParts(
             timestamp=timestamp,
             timestamp_ms=timestamp_ms,
@@ -401,8 +398,8 @@ class SnowflakeLayout:
             LayoutExpiryWarning: its last tick ends within 365 days.
         """
         if now_ms < self.epoch_ms:
-            expected = f"at or before the wall clock, which shows {iso_text(now_ms)}"
-            raise InvalidArgumentError("epoch", iso_text(self.epoch_ms), expected=expected)
+            rule = f"must be at or before the wall clock, which shows {iso_text(now_ms)}"
+            raise InvalidArgumentError("epoch", iso_text(self.epoch_ms), rule)
         end_ms = self.ms_of(self.last_tick + 1)
         if now_ms >= end_ms:
             raise self._expired()
@@ -429,7 +426,7 @@ def unit_ms_of(unit: object) -> int:
     """Return the length of a tick in milliseconds.
 
     Raises:
-        InvalidArgumentError: it is no unit.
+        InvalidArgumentError: it is not a unit.
     """
     if isinstance(unit, timedelta):
         unit_ms, rest = divmod(unit, timedelta(milliseconds=1))
@@ -437,8 +434,8 @@ def unit_ms_of(unit: object) -> int:
             return unit_ms
     elif isinstance(unit, str) and unit in TICK_UNITS:
         return TICK_UNITS[unit]
-    expected = "'ms', '10ms', 's' or a timedelta of whole milliseconds, at least one"
-    raise InvalidArgumentError("unit", unit, expected=expected)
+    rule = "must be 'ms', '10ms', 's' or a timedelta of whole milliseconds, at least one"
+    raise InvalidArgumentError("unit", unit, rule)
 
 
 def unit_text(unit_ms: int) -> str:
@@ -447,7 +444,7 @@ def unit_text(unit_ms: int) -> str:
 
 
 def epoch_ms_of(epoch: object, unit_ms: int) -> int:
-    """Return the epoch in milliseconds since 1970; it has to fit the unit.
+    """Return the epoch in milliseconds since 1970; it must fit the unit.
 
     Raises:
         InvalidArgumentError: it is naive, a text, or does not fit.
@@ -457,14 +454,14 @@ def epoch_ms_of(epoch: object, unit_ms: int) -> int:
     elif type(epoch) is int and 0 <= epoch <= LAST_MS:
         offset = timedelta(milliseconds=epoch)
         if 0 < epoch < PLAINLY_SECONDS:
-            expected = f"in milliseconds since 1970; in seconds it would be {epoch * 1000}"
-            raise InvalidArgumentError("epoch", epoch, expected=expected)
+            rule = f"must be in milliseconds since 1970; give {epoch * 1000} if this is in seconds"
+            raise InvalidArgumentError("epoch", epoch, rule)
     else:
-        expected = "an aware datetime, or an integer of milliseconds since 1970"
-        raise InvalidArgumentError("epoch", epoch, expected=expected)
+        rule = "must be an aware datetime, or an integer of milliseconds since 1970"
+        raise InvalidArgumentError("epoch", epoch, rule)
     if offset < timedelta(0) or offset % timedelta(milliseconds=unit_ms):
-        expected = f"a whole number of the layout's ticks ({unit_ms} ms each) since 1970"
-        raise InvalidArgumentError("epoch", epoch, expected=expected)
+        rule = f"must be a whole number of the layout's ticks ({unit_ms} ms each) since 1970"
+        raise InvalidArgumentError("epoch", epoch, rule)
     return offset // timedelta(milliseconds=1)
 
 
@@ -481,18 +478,18 @@ INSTAGRAM_EPOCH_MS: Final = 1_314_220_021_721  # 2011-08-24T21:07:01.721Z; `our_
 CHINA: Final = timezone(timedelta(hours=8))
 
 COSID_MS: Final = SnowflakeLayout(41, 10, 12, "ms", COSID_EPOCH_MS, name="cosid-ms")
-"""CosId's MillisecondSnowflakeId: 1024 machines, 4096 ids a millisecond, until 2089-08-30."""
+"""CosId's MillisecondSnowflakeId: 1024 machines, 4096 ids per millisecond, until 2089-08-30."""
 
 COSID_S: Final = SnowflakeLayout(31, 10, 22, "s", COSID_EPOCH_MS, name="cosid-s")
-"""CosId's SecondSnowflakeId: 1024 machines, 4,194,304 ids a second, until 2088-01-11."""
+"""CosId's SecondSnowflakeId: 1024 machines, 4,194,304 ids per second, until 2088-01-11."""
 
 JAVASCRIPT_SAFE_MS: Final = SnowflakeLayout(
     41, 3, 9, "ms", COSID_EPOCH_MS, name="javascript-safe-ms"
 )
-"""CosId's SafeJavaScriptSnowflakeId.ofMillisecond: 8 machines, 512 ids a millisecond."""
+"""CosId's SafeJavaScriptSnowflakeId.ofMillisecond: 8 machines, 512 ids per millisecond."""
 
 JAVASCRIPT_SAFE_S: Final = SnowflakeLayout(31, 3, 19, "s", COSID_EPOCH_MS, name="javascript-safe-s")
-"""CosId's SafeJavaScriptSnowflakeId.ofSecond: 8 machines, 524,288 ids a second."""
+"""CosId's SafeJavaScriptSnowflakeId.ofSecond: 8 machines, 524,288 ids per second."""
 
 TWITTER: Final = SnowflakeLayout(41, 10, 12, "ms", TWITTER_EPOCH_MS, region_bits=5, name="twitter")
 """Twitter's snowflake of 2010: 32 data centres of 32 workers, until 2080-07-10."""
@@ -522,14 +519,14 @@ UID_GENERATOR_2016_09: Final = SnowflakeLayout(
 UID_GENERATOR_SPRING: Final = SnowflakeLayout(
     30, 16, 7, "s", datetime(2019, 2, 20, tzinfo=CHINA), name="uid-generator-spring"
 )
-"""uid-generator-spring-boot-starter, the fork on Maven Central: 65,536 workers, 128 ids a second,
+"""uid-generator-spring-boot-starter, the fork on Maven Central: 65,536 workers, 128 ids per second,
 until 2053-02-28; JavaScript-safe."""
 
 UID_GENERATOR_HA: Final = SnowflakeLayout(
     40, 10, 13, "s", datetime(2016, 5, 20, tzinfo=CHINA), name="uid-generator-ha"
 )
-"""uid-generator's fork that recycles worker ids: 1024 workers, 8192 ids a second, until 36858; its
-ids fit JavaScript until 2050.  What `CachedSnowflakeId` uses by default."""
+"""uid-generator's fork that recycles worker ids: 1024 workers, 8192 ids per second, until 36858.
+Its ids fit JavaScript until 2050.  `CachedSnowflakeId` uses this layout by default."""
 
 SONYFLAKE_V1: Final = SnowflakeLayout(
     39,
@@ -551,7 +548,7 @@ SONYFLAKE_V2: Final = SnowflakeLayout(
     sequence_first=True,
     name="sonyflake-v2",
 )
-"""sonyflake/v2 with its default bits: as version 1, but with another epoch: its ids start again."""
+"""sonyflake/v2 with its default bits: like version 1, but a new epoch starts its ids again."""
 
 DISCORD: Final = SnowflakeLayout(
     41, 10, 12, "ms", datetime(2015, 1, 1, tzinfo=UTC), region_bits=5, name="discord"
@@ -559,13 +556,13 @@ DISCORD: Final = SnowflakeLayout(
 """Discord's snowflakes: 32 workers of 32 processes; its 42nd bit of time begins in 2084."""
 
 INSTAGRAM: Final = SnowflakeLayout(40, 13, 10, "ms", INSTAGRAM_EPOCH_MS, name="instagram")
-"""Instagram's ids in PostgreSQL, with the epoch of its article; the machine id is the shard.  Its
+"""Instagram's ids in PostgreSQL, with the epoch of its article; the machine id is the shard.  The
 41st bit of time begins in 2046, and makes ids negative in int64.
 """
 
 MASTODON: Final = SnowflakeLayout(47, 1, 15, "ms", 0, name="mastodon")
-"""Mastodon's ids, to read their time; the other 16 bits are a hash plus a counter, so machine id
-and sequence mean nothing.
+"""Mastodon's ids, for reading their time.  The other 16 bits are a hash plus a counter, so machine
+id and sequence mean nothing.
 """
 
 LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
@@ -594,13 +591,13 @@ LAYOUTS: Final[Mapping[str, SnowflakeLayout]] = MappingProxyType(
 
 
 def sharded(epoch: datetime | int) -> SnowflakeLayout:
-    """Return the layout of the Redis generator whose ids carry their shard: 32/12/19, in seconds.
+    """Return the layout of the Redis generator whose ids contain their shard: 32/12/19, in seconds.
 
-    The machine id is the shard, 0 to 4095.  The sequence, 1 to 524,287, is shared by all shards of
-    a second, and 0 is never used.  It lasts 136 years.
+    The machine id is the shard, 0 to 4095.  The sequence, 1 to 524,287, is shared by all shards
+    within a second; 0 is never used.  The layout lasts 136 years.
 
     Args:
-        epoch: whole seconds, as in `SnowflakeLayout`; there is no default that other nodes share.
+        epoch: in whole seconds, as in `SnowflakeLayout`; no default is shared with other nodes.
 
     Raises:
         InvalidArgumentError: the epoch does not fit.

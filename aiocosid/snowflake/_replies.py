@@ -18,12 +18,12 @@ __all__ = ("validated_reply",)
 def validated_reply(
     answer: object, second: int, above: int, distributor: SequenceDistributor
 ) -> SequenceReply | CosIdError:
-    """Return a valid answer, or the error of a store that answered something impossible.
+    """Return a valid answer, or an error if the store answered something impossible.
 
     Args:
         answer: the answer.
         second: the requested second.
-        above: the highest sequence that it had granted of that second before.
+        above: the highest sequence that the store had granted of that second before.
         distributor: the distributor that answered.
     """
     if isinstance(answer, CosIdError):

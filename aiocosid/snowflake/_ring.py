@@ -1,8 +1,8 @@
 """Ids of whole seconds that are prepared ahead of the clock.  Pure.
 
-uid-generator's ring holds each id; here a second of one machine id is a range, so that the ring is
-the span between the next id and the end of what is prepared.  Three things bound it: its capacity,
-how far ids may be ahead of the clock, and the fence of the lease.
+uid-generator's ring holds each id.  Here the ids of one second and machine id are a range, so the
+ring is the span from the next id to the end of what is prepared.  Three things bound it: its
+capacity, how far ids may be ahead of the clock, and the fence of the lease.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Ring(Sequencer):
     The sequence begins at 0 in each second.  Unused ids of a second that has passed are dropped.
 
     Attributes:
-        options: its size, when it is filled and how far it may be ahead.
+        options: its size, when it is filled, and how far it may be ahead.
         fills: how often it was filled.
     """
 
@@ -47,7 +47,7 @@ class Ring(Sequencer):
         floor_tick: int,
         term: int = 0,
     ) -> None:
-        """Begin above a tick, as `Sequencer`; the layout's ticks are seconds."""
+        """Start above a tick, like `Sequencer`; the layout's ticks are seconds."""
         self.options = options
         self._borrow = int(options.max_borrow)
         self.fills = 0
@@ -70,7 +70,7 @@ class Ring(Sequencer):
         """Return how many prepared ids are left, without those of seconds that have passed."""
         tick, first = self._position(self.layout.tick_at(now_ms))
         filled = (self._end - tick) * self.layout.ids_per_tick - first
-        return min(max(0, filled), self.capacity)  # it holds more where the clock stepped back
+        return min(max(0, filled), self.capacity)  # it holds more if the clock has stepped back
 
     def borrowed(self, now_ms: int) -> int:
         """Return how many seconds the last id is ahead of the clock."""
@@ -105,7 +105,7 @@ class Ring(Sequencer):
             self.fills += 1
 
     def available(self, now_ms: int, limit_ms: int) -> int:
-        """Return how many ids may be taken now, prepared or not, up to a time of the lease's."""
+        """Return how many ids, prepared or not, may be taken now, up to the lease's limit."""
         if limit_ms < 0:
             return 0
         now_tick, tick_at = self.layout.tick_at(now_ms), self.layout.tick_at
@@ -122,9 +122,9 @@ class Ring(Sequencer):
         return self.layout.ms_of(min(tick + span - 1, latest))
 
     def _position(self, now_tick: int) -> tuple[int, int]:
-        """Return the tick and sequence of the next id, if the clock's second were this one."""
+        """Return the tick and sequence of the next id, if this were the clock's second."""
         sequence = self._sequence
-        if self._size:  # a piece is in hand
+        if self._size:  # a piece is exposed
             sequence = self._first + self._size - length_hint(self._held) - 1
         if self._is_touched and sequence < self._max_sequence and self._tick >= now_tick:
             return self._tick, sequence + 1
@@ -159,7 +159,7 @@ class Ring(Sequencer):
         return 0
 
     def _window(self, tick: int, now_ms: int) -> tuple[int, int]:
-        """Check the lease again after a second, however far the piece is ahead."""
+        """Make the lease be checked again after a second, however far ahead the piece is."""
         begin_ms = self.layout.ms_of(tick - self._borrow)
         until_ms = min(self.layout.ms_of(tick + 1), now_ms + SECOND_MS)
         return begin_ms * NS_PER_MS, until_ms * NS_PER_MS

@@ -1,6 +1,6 @@
-"""The ids in hand: those of this second, and perhaps of the next one.  Pure.
+"""The buffered ids: those of this second, and perhaps of the next one.  Pure.
 
-Seconds only go forward: an id's second is at least that of every id before it.  Ids have the
+Seconds only go forward: an id's second is never before that of an earlier id.  Ids have the
 sharding id 0 here; a caller adds its own.
 """
 
@@ -26,17 +26,17 @@ KEPT: Final = 4  # how many used-up seconds are remembered
 
 
 class SecondsInHand:
-    """The ids in hand of one generator, and its position.
+    """The buffered ids of one generator, and its position.
 
     Attributes:
         last: the second of the last id that was handed out; -1 before the first.
         piece: an iterator of ids, for any caller while the clock is between the two bounds.
         begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
-        until_ns: the reading from which on they may not be handed out.
+        until_ns: the reading from which they may no longer be handed out.
         issued: ids handed out so far, including the whole piece.
         fell_back: how many of them were not granted by the store.
         dropped: unused ids of seconds that are over.
-        spent: seconds of which the store has granted, or may have granted, all.
+        spent: seconds of which the store has granted, or may have granted, all sequences.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class SecondsInHand:
     def __init__(
         self, layout: ShardedLayout, threshold: float | None, last: int = -1, seen: int = -1
     ) -> None:
-        """Begin with nothing in hand.
+        """Start without ids.
 
         Args:
             layout: composes the ids.
@@ -91,10 +91,10 @@ class SecondsInHand:
         self.issued = self.fell_back = self.dropped = 0
 
     def successor(self) -> SecondsInHand:
-        """Return an empty object for the next opening; its ids are not earlier."""
+        """Return an empty object for the next opening; its ids are never earlier."""
         return SecondsInHand(self._layout, self._threshold, self.last, self._seen)
 
-    # Ids in hand.
+    # Buffered ids.
 
     @property
     def left(self) -> int:
@@ -108,12 +108,12 @@ class SecondsInHand:
 
     @property
     def remaining(self) -> int:
-        """How many ids are in hand of the last second, or of this one."""
+        """How many ids are buffered for the last second, or for this one."""
         return self.left + sum(map(len, self._ranges))
 
     @property
     def ahead(self) -> int:
-        """How many ids are in hand of a second to come."""
+        """How many ids are buffered for a future second."""
         return self._ahead.last - self._ahead.first + 1 if self._ahead is not None else 0
 
     @refuse_reentry
@@ -141,7 +141,7 @@ class SecondsInHand:
         taken = self._cut(size, now_ns)
         begin = 0 if self._threshold is None else int((self._seen - self._threshold) * NS)
         piece, count, until = iter(taken), len(taken), (self._hand + 1) * NS
-        # No calls from here on: a signal handler may raise in each.
+        # Nothing is called from here on: a signal handler may raise in any call.
         self._size, self._stop_at = count, taken.stop
         self._held = self.piece = piece
         self.begin_ns, self.until_ns = begin, until
@@ -166,7 +166,7 @@ class SecondsInHand:
         """Drop all ids, even during a step.
 
         Returns:
-            Its replacement, with the same counts; and how many ids were dropped.
+            The replacement, with the same counts; and how many ids were dropped.
         """
         self.piece = EMPTY
         left = self.left
@@ -178,7 +178,7 @@ class SecondsInHand:
     # Granted ids.
 
     def target(self, now_ns: int) -> int:
-        """Return the second of ids handed out now."""
+        """Return the second of the ids that are handed out now."""
         return max(now_ns // NS, self.last)
 
     @refuse_reentry
@@ -202,12 +202,12 @@ class SecondsInHand:
             self._ahead = grant
             return True
         if self._ahead is not None and self._ahead.second == grant.second:
-            # Behind a fence a second may be handed out before the clock reaches it.
-            self._put_ahead(grant.second)  # granted before: its sequences are lower
+            # After a fence, ids of a second may be handed out before the clock reaches it.
+            self._put_ahead(grant.second)  # these were granted before: their sequences are lower
         return self._put(grant, fallback=fallback)
 
     def top(self, second: int, *, granted: bool = False) -> int:
-        """Return a second's highest sequence so far, or 0; if ``granted``, of the store's only."""
+        """Return a second's highest sequence so far, or 0; if ``granted``, only the store's."""
         if self._ahead is not None and self._ahead.second == second:
             return self._ahead.last
         is_known = second == self._hand and not (granted and self._is_fallback)
@@ -220,14 +220,14 @@ class SecondsInHand:
     def is_open(self, second: int) -> bool:
         """Return whether the store can grant further usable ids of a second.
 
-        Not after ids that the store did not grant: those were higher.
+        It cannot after ids that the store did not grant, since those have higher sequences.
         """
         return second not in self.spent and not (second == self._hand and self._is_fallback)
 
     # Within a step.
 
     def _go_on(self, now_ns: int, *, check: bool = True) -> None:
-        """Take the piece back, and move on to the clock's second."""
+        """Take the rest of the piece back, and move on to the clock's second."""
         self._settle()
         behind_ns, threshold = self._seen * NS - now_ns, self._threshold
         if check and threshold is not None and behind_ns > threshold * NS:
@@ -240,7 +240,7 @@ class SecondsInHand:
         self._put_ahead(target)
 
     def _put_ahead(self, target: int) -> None:
-        """Use the ids that have waited for this second; drop those of a second that is over."""
+        """Use the ids that were prefetched for this second; drop those of a past second."""
         grant = self._ahead
         if grant is None or grant.second > target:
             return
@@ -249,10 +249,10 @@ class SecondsInHand:
             self.dropped += grant.last - grant.first + 1
 
     def _put(self, grant: SequenceGrant, *, fallback: bool) -> bool:
-        """Add ids to those of the second; False if they are not above the earlier ones."""
+        """Add ids to those of the second; return False if they are not above the earlier ones."""
         is_same = grant.second == self._hand
         if is_same and self._is_fallback and not fallback:
-            return False  # ids that the store did not grant are higher
+            return False  # the ids that the store did not grant have higher sequences
         bits, tick = self._layout.bits, grant.second - self._layout.epoch_second
         ids = bits.ids(tick, 0, grant.first, grant.last + 1)
         if not is_same:
@@ -266,7 +266,7 @@ class SecondsInHand:
         ids, *others = self._ranges
         taken, rest = ids[:size], ids[size:]
         count, seen = len(taken), max(self._seen, min(now_ns // NS, self._hand))
-        # First they cannot be taken any more, then they are counted.
+        # The ids are made unreachable before they are counted.
         self._ranges = [rest, *others] if rest else others
         self.last, self._seen = self._hand, seen
         self.issued += count
@@ -275,13 +275,13 @@ class SecondsInHand:
         return taken
 
     def _settle(self) -> None:
-        """Take back the rest of the piece, which no caller can step any more."""
+        """Take back the rest of the piece, from which no caller can take any more."""
         if self._size == 0:
             return
         self.piece = EMPTY
         left = length_hint(self._held)
         rest = [range(self._stop_at - left, self._stop_at)] if left else []
-        # No calls from here on, as above.
+        # Nothing is called from here on, as above.
         self.begin_ns = self.until_ns = self._size = 0
         self.issued -= left
         if self._is_fallback:

@@ -33,7 +33,7 @@ PIECE: Final = 10_000
 """The maximum number of ids between two turns of the event loop."""
 
 MAX_TICKS_BACK: Final = 3
-"""How many unused past ticks may still be filled: a sleep until the next tick overshoots."""
+"""How many unused past ticks may still be filled, since a sleep until the next tick overshoots."""
 
 NS_PER_MS: Final = 1_000_000
 SECOND_MS: Final = 1000
@@ -58,7 +58,7 @@ class Behind:
 
     Attributes:
         until_ms: the clock reading that the next id needs.
-        by_ms: how far it is behind that.
+        by_ms: how far the clock is behind that reading.
         is_floor: whether it is behind the ids that a former owner may have issued.
     """
 
@@ -88,20 +88,20 @@ def _lowest(_limit: int) -> int:
 class Sequencer:
     """Issues the ids of one machine id and layout; shared by all generators of one name.
 
-    CosId's sequence rule: the sequence rises from tick to tick and restarts only above a threshold,
-    so that at a low rate ``id % n`` is spread evenly; the first sequence is 1, and 0 occurs only
-    after a tick that was used up.
+    This is CosId's sequence rule: the sequence rises from tick to tick and restarts only above a
+    threshold, so that at a low rate ``id % n`` is spread evenly.  The first sequence is 1; 0 occurs
+    only after a tick that was used up.
 
     Attributes:
         layout: composes the ids.
-        reset_threshold: the sequence restarts in a new tick once it has reached this; None for 0 in
-            each tick.
-        random_start: the first sequence of a new tick is random below this limit; None for not
+        reset_threshold: the sequence restarts in a new tick once it has reached this; None to start
+            at 0 in each tick.
+        random_start: the first sequence of a new tick is random below this limit; None if it is not
             random.
         term: the lease's term of its machine id; set by the caller of `move`.
         piece: an iterator of ids, for any caller while the clock is between the two bounds.
         begin_ns: the earliest clock reading, in nanoseconds, at which they may be handed out.
-        until_ns: the reading from which on they may not be handed out.
+        until_ns: the reading from which they may no longer be handed out.
         issued: ids handed out so far, without those of the current piece.
     """
 
@@ -139,7 +139,7 @@ class Sequencer:
         random_start: int | None = None,
         draw: Callable[[int], int] = _lowest,
     ) -> None:
-        """Begin above a tick.
+        """Start above a tick.
 
         Args:
             layout: composes the ids.
@@ -157,7 +157,7 @@ class Sequencer:
         self._sequence = 0
         self.issued = 0
         self.piece: Iterator[int] = EMPTY
-        self._held: Iterator[int] = EMPTY  # the piece, also while no caller may step it
+        self._held: Iterator[int] = EMPTY  # the piece, even while no caller may take from it
         self._busy = False
         self.begin_ns = self.until_ns = 0
         self._first = self._size = 0
@@ -178,20 +178,20 @@ class Sequencer:
         self._settle()
         self._machine_id = machine_id
         self._tick = max(floor_tick, self._tick)
-        self._is_wrapped = False  # a caller waited for the next tick, or a used-up tick passed
-        self._is_touched = False  # whether an id of the current tick has been set aside
+        self._is_wrapped = False  # whether a caller waited for the next tick, or one is used up
+        self._is_touched = False  # whether an id of the current tick was reserved
 
     @property
     def rules(self) -> tuple[object, ...]:
-        """What all who share it have to agree on."""
+        """The settings that all generators sharing it must agree on."""
         return type(self), self.layout, self.reset_threshold, self.random_start
 
     @property
     def last_ms(self) -> int:
         """The time of the last id, or of the floor, in milliseconds since 1970.
 
-        In a layout of seconds it is the end of the second: the machine id's next owner may be
-        CosId, which issues ids in the rest of a second.
+        In a layout of seconds it is the end of the second, because the machine id's next owner may
+        be CosId, which issues ids in the rest of a second.
         """
         is_second = self.layout.unit_ms == SECOND_MS and self.handed_out
         return self.layout.ms_of(self._tick) + (SECOND_MS - 1 if is_second else 0)
@@ -207,19 +207,19 @@ class Sequencer:
         return length_hint(self._held)
 
     def _settle(self) -> None:
-        """Take back the rest of the piece, which no caller can step any more."""
+        """Take back the rest of the piece, from which no caller can take any more."""
         if self._size == 0:
             return
-        # First it cannot be reached any more, then it is counted: another thread may be stepping
-        # it.
+        # The piece is made unreachable before it is counted, since another thread may be taking
+        # from it.
         self.piece = EMPTY
         taken = self._size - length_hint(self._held)
-        # No calls from here on: a signal handler may raise in each.
+        # Nothing is called from here on: a signal handler may raise in any call.
         self.begin_ns = self.until_ns = self._size = 0
         self.issued += taken
         self._sequence = self._first + taken - 1
         if taken == 0:
-            # As if the tick had not begun; its first sequence is used again.
+            # The tick counts as not begun; its first sequence is used again.
             self._is_wrapped = self._first == 0
 
     @refuse_reentry
@@ -229,10 +229,10 @@ class Sequencer:
         """Install a piece of at most ``size`` ids, for single ids; return None or the refusal.
 
         Args:
-            now_ms: the time of the ids, at most.
+            now_ms: the latest time that the ids may have.
             limit_ms: the latest time that the lease allows.
             size: the maximum number of ids.
-            lag_ms: how far the clock that the piece's bounds are of is ahead of ``now_ms``.
+            lag_ms: how far the clock, on which the piece's bounds are, is ahead of ``now_ms``.
 
         Raises:
             WouldBlock: a signal handler or finalizer calls during another step.
@@ -248,7 +248,7 @@ class Sequencer:
         begin_ns, until_ns = self._window(tick, now_ms)
         if lag_ms:
             begin_ns, until_ns = begin_ns + lag_ms * NS_PER_MS, until_ns + lag_ms * NS_PER_MS
-        # No calls from here on, as above.
+        # Nothing is called from here on, as above.
         self._tick, self._first, self._size = tick, first, stop - first
         self._is_touched, self._is_wrapped = True, tick < now_tick
         self.piece = self._held = piece
@@ -286,7 +286,7 @@ class Sequencer:
         return pieces, None
 
     def check(self, now_ms: int, limit_ms: int) -> Refusal | None:
-        """Return why no id may be issued now; None if one may, or the tick is used up."""
+        """Return why no id may be issued now; None if one may be, or the tick is used up."""
         return self._check(self.layout.tick_at(now_ms), now_ms, limit_ms)
 
     def _next(self, now_ms: int, limit_ms: int, *, filling: bool) -> tuple[int, int] | Refusal:
@@ -325,7 +325,7 @@ class Sequencer:
         return 1 if self._sequence >= self.reset_threshold else self._sequence + 1
 
     def _slot(self, now_tick: int, *, filling: bool) -> tuple[int, int] | None:
-        """Return the next free tick and sequence, or None if all up to the clock's are used up."""
+        """Return the next free tick and sequence; None if all up to the clock's tick are used."""
         oldest = now_tick - MAX_TICKS_BACK
         is_rest = self._is_touched and self._sequence < self._max_sequence
         if is_rest and (self._tick == now_tick or (filling and self._tick >= oldest)):

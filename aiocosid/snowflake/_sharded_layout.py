@@ -1,4 +1,4 @@
-"""The bits and the text of ids that carry their shard: second, sharding id, sequence.  Pure."""
+"""The bits and the text of ids that contain their shard: second, sharding id, sequence.  Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class ShardedLayout:
     """The layout of an id: 32 bits of seconds, 12 of the sharding id, 19 of the sequence.
 
     A text has the local time in 14 digits, the sequence in 6 and the sharding id in 4, or more
-    digits where the bits need them.  Sequences begin with 1 and are shared by all shards: second
-    and sequence alone tell two ids apart.
+    digits where the bits need them.  Sequences begin at 1 and are shared by all shards, so second
+    and sequence alone distinguish two ids.
 
     Attributes:
         bits: the fields' bits; the machine id is the sharding id.
@@ -77,18 +77,18 @@ class ShardedLayout:
         """Describe a layout of at most 63 bits.
 
         Args:
-            epoch: second 0: an aware datetime, or an integer since 1970, of seconds, or from 10^11
-                on of milliseconds; by default CosId's, 2019-12-24T16:00Z.  Nodes of the published
-                script have one of their own.
+            epoch: second 0: an aware datetime, or an integer since 1970, in seconds, or from 10^11
+                in milliseconds; by default CosId's, 2019-12-24T16:00Z.  Nodes of the published
+                script have an epoch of their own.
             timestamp_bits: at least 1; 32 last 136 years.
             sharding_bits: 1 to 31.
             sequence_bits: at least 1.
-            zone: of the texts: a `datetime.timezone`, "UTC", or an offset as "+08:00".  Zones with
-                summer time are refused: two seconds would have the same text.
+            zone: the zone of the texts: a `datetime.timezone`, "UTC", or an offset such as
+                "+08:00".  Zones with summer time are refused: two seconds would have the same text.
 
         Raises:
-            InvalidArgumentError: the bits are too many, the epoch is no whole second, or the zone
-                is no fixed offset of whole minutes.
+            InvalidArgumentError: there are too many bits, the epoch is not a whole second, or the
+                zone is not a fixed offset of whole minutes.
         """
         if type(epoch) is int and 0 <= epoch < PLAINLY_SECONDS:
             epoch *= MS
@@ -137,30 +137,30 @@ class ShardedLayout:
         """Return the fields of an id of this layout: ``compose(*parse(id))`` is the id.
 
         Raises:
-            InvalidIdError: it is no integer, negative, too high, or its sequence is 0.
+            InvalidIdError: it is not an integer, is negative or too high, or its sequence is 0.
         """
         bits = self.bits
         if not is_integer(sharded_id) or not 0 <= sharded_id <= bits.max_id:
-            raise InvalidIdError("id", sharded_id, expected=f"an integer from 1 to {bits.max_id}")
+            raise InvalidIdError("id", sharded_id, f"must be an integer from 1 to {bits.max_id}")
         sequence = sharded_id & self.max_sequence
         if not sequence:
-            raise InvalidIdError("id", sharded_id, expected="one whose sequence is not 0")
+            raise InvalidIdError("id", sharded_id, "must have a sequence above 0")
         rest = sharded_id >> bits.sequence_bits
         second = self.epoch_second + (rest >> bits.machine_bits)
         return ShardedParts(second, rest & self.max_sharding_id, sequence)
 
     def compose_text(self, second: int, sharding_id: int, sequence: int, prefix: str = "") -> str:
-        """Return the text of these fields, which are as for `compose`.
+        """Return the text of these fields; the arguments are those of `compose`.
 
         Raises:
-            InvalidArgumentError: a field is outside its range, or its time past the year 9999.
+            InvalidArgumentError: a field is outside its range, or its time is past the year 9999.
         """
         self._check(second, sharding_id, sequence)
         try:
             moment = moment_of(second * MS, self.zone)
         except OverflowError:
-            expected = "before the year 10000, which has no text of 14 digits"
-            raise InvalidArgumentError("second", second, expected=expected) from None
+            rule = "must be before the year 10000, which has no text of 14 digits"
+            raise InvalidArgumentError("second", second, rule) from None
         return (
             f"{prefix}{moment:%Y%m%d%H%M%S}{sequence:0{self._sequence_digits}}"
             f"{sharding_id:0{self._sharding_digits}}"
@@ -177,14 +177,14 @@ class ShardedLayout:
             digits = ""
         if len(digits) != self.digits:
             begin = f"{prefix!r} and " if prefix else ""
-            raise InvalidIdError("text", text, expected=f"{begin}{self.digits} digits")
+            raise InvalidIdError("text", text, f"must be {begin}{self.digits} digits")
         middle = DATE_DIGITS + self._sequence_digits
         sequence, sharding_id = int(digits[DATE_DIGITS:middle]), int(digits[middle:])
         try:
             second = _second_of(digits[:DATE_DIGITS], self.zone)
             self._check(second, sharding_id, sequence)
         except ValueError as error:  # no such date, or an error of ours
-            raise InvalidIdError("text", text, expected=f"an id's: {error}") from None
+            raise InvalidIdError("text", text, f"is the text of no id: {error}") from None
         return ShardedParts(second, sharding_id, sequence)
 
     def check_usable(self, now_ms: int) -> None:
@@ -212,12 +212,12 @@ class ShardedLayout:
 
 
 def _fixed(zone: object) -> timezone:
-    """Return a zone if its offset is constant, and of whole minutes."""
+    """Return a zone if its offset is constant and in whole minutes."""
     found = resolve_zone(zone)
     if isinstance(found, timezone) and not found.utcoffset(None) % timedelta(minutes=1):
         return found
-    expected = "a fixed offset of whole minutes, as '+08:00' or datetime.timezone.utc"
-    raise InvalidArgumentError("zone", zone, expected=expected)
+    rule = "must be a fixed offset of whole minutes, such as '+08:00' or datetime.timezone.utc"
+    raise InvalidArgumentError("zone", zone, rule)
 
 
 def _second_of(digits: str, zone: timezone) -> int:

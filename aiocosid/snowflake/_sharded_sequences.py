@@ -1,4 +1,4 @@
-"""What the store's sequences leave to a generator of sharded ids."""
+"""How many sequences of a store a generator of sharded ids may use."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger("aiocosid")
 
 
 def grant_size(options: ShardedOptions, max_sequence: int) -> int:
-    """Return the maximum number of sequences per request; warn of a size that is too large.
+    """Return the maximum number of sequences per request; warn about a size that is too large.
 
     Args:
-        options: the generator's.
+        options: the generator's options.
         max_sequence: the highest sequence that is granted.
 
     Raises:
-        InvalidArgumentError: the fixed size is above that.
+        InvalidArgumentError: the fixed size is above ``max_sequence``.
     """
     if options.batch is None:
         return max(1, max_sequence // options.nodes)
@@ -47,14 +47,14 @@ def lane_width(
     """Return how many sequences each lane has, above those that the store grants.
 
     Raises:
-        InvalidArgumentError: there is no room for so many lanes.
+        InvalidArgumentError: there are too few sequences for that many lanes.
     """
     room, lanes = layout.max_sequence - distributor.max_sequence, 1 << lease.bits
     if room < lanes:
         raise InvalidArgumentError(
             "max_sequence",
             distributor.max_sequence,
-            expected=f"at most {layout.max_sequence - lanes} on all nodes, so that each of the "
+            f"must be at most {layout.max_sequence - lanes} on all nodes, so that each of the "
             f"{lanes} lanes has a sequence above it",
         )
     return room // lanes

@@ -1,4 +1,4 @@
-"""The generator of Snowflake ids: what it is made of, its hot path, and its life."""
+"""The generator of Snowflake ids: its parts, its hot path, opening and closing."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ("SnowflakeId",)
 
 
 class SnowflakeId(StampGenerator):
-    """Ids made of the time, a leased machine id and a sequence: no store is asked for an id.
+    """Ids made of the time, a leased machine id and a sequence: no store is called for an id.
 
-    Calls wait while the clock is behind, or the tick is used up.  Ids are unique across owners
-    because of the tick: no id is later than the lease's fence, and the machine id's next owner
-    begins above the fence.
+    Calls wait while the clock is behind, or the tick is used up.  Ids of different owners are
+    unique because of the tick: no id has a later time than the lease's fence, and the machine id's
+    next owner begins above the fence.
 
     Attributes:
         layout: the layout of the ids.
-        name: generators of one name, lease and layout share one sequence.
+        name: generators of the same name, lease and layout share one sequence.
     """
 
     layout: SnowflakeLayout
@@ -54,8 +54,8 @@ class SnowflakeId(StampGenerator):
             options: the keyword arguments: see `SnowflakeIdOptions`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the layout has another number
-                of region bits than the machine ids.
+            InvalidArgumentError: an argument is outside its range, or the layout and the machine
+                ids differ in their number of region bits.
             MachineBitsMismatchError: the lease has machine ids of another width.
         """
         self._describe(machine, options)
@@ -68,8 +68,8 @@ class SnowflakeId(StampGenerator):
         from ..machine import MachineIdLease, lease_of
 
         if not isinstance(machine, MachineIdDistributor | MachineIdLease):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
-            raise InvalidArgumentError("machine", machine, expected=expected)
+            rule = "must be a MachineIdDistributor or a MachineIdLease"  # type: ignore[unreachable]
+            raise InvalidArgumentError("machine", machine, rule)
         bits = options.layout.machine_bits
         if isinstance(machine, MachineIdDistributor):
             lease = lease_of(
@@ -85,8 +85,8 @@ class SnowflakeId(StampGenerator):
             raise MachineBitsMismatchError(lease.namespace, bits=bits, found=lease.bits)
         region_bits = lease.distributor.region_code.bit_length() - 1
         if region_bits and options.layout.region_bits not in {0, region_bits}:
-            expected = f"one with region_bits={region_bits}, as the machine ids have, or without"
-            raise InvalidArgumentError("layout", options.layout, expected=expected)
+            rule = f"must have region_bits={region_bits}, as the machine ids have, or none"
+            raise InvalidArgumentError("layout", options.layout, rule)
         self.layout = options.layout
         self.name = options.name
         self._lease = lease
@@ -114,7 +114,7 @@ class SnowflakeId(StampGenerator):
         return await self._next_id_slow()
 
     def next_id_nowait(self) -> int:
-        """Return the next id if there is one now; raises `WouldBlock` otherwise."""
+        """Return the next id if there is one now; otherwise raise `WouldBlock`."""
         opening = self._opening
         sequencer = opening.hand
         if sequencer.begin_ns <= opening.read_ns() < sequencer.until_ns:
@@ -146,7 +146,7 @@ class SnowflakeId(StampGenerator):
         self._opening = SnowflakeOpening(self._home, self._opening, self._lease, self._options)
 
     async def _release(self) -> None:
-        """Nothing to release: the lease has everything."""
+        """Release nothing: the lease owns everything."""
 
     # Statistics.
 
@@ -185,7 +185,7 @@ class SnowflakeId(StampGenerator):
         )
 
     def __repr__(self) -> str:
-        """Show the generator and how many callers wait."""
+        """Show the generator's state and how many callers wait."""
         return (
             f"<{self._label()} {self._condition} machine_id={self._lease.machine_id} "
             f"waiting={len(self._opening.callers.line)}>"

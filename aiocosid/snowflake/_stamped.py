@@ -1,4 +1,4 @@
-"""What all generators of ids that carry their time have in common: a hand, callers and a life."""
+"""What all generators of ids with a time share: buffered ids, callers, opening and closing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ("StampGenerator", "StampOpening")
 
 
 class Hand(Protocol):
-    """What callers take single ids from."""
+    """The source of single ids for callers."""
 
     @property
     def piece(self) -> Iterator[int]:
-        """The ids that callers take, while the clock is between two bounds."""
+        """The ids that callers take while the clock is between two bounds."""
         ...
 
     @property
@@ -45,11 +45,11 @@ H = TypeVar("H", bound=Hand)
 
 
 class StampOpening(OpenState, Generic[H]):
-    """One opening of a generator: issues ids at once, or serves those in line by a task.
+    """One opening of a generator: issues ids at once, or a task serves the callers in line.
 
     Attributes:
-        callers: those who want ids.
-        hand: what callers take single ids from.
+        callers: wakes waiting callers and spreads their work over loop turns.
+        hand: the source of single ids.
         joined: the lease that it has joined; None before, and once it has left.
         read_ns: reads the wall clock.
     """
@@ -71,28 +71,28 @@ class StampOpening(OpenState, Generic[H]):
         self.hand: H = hand
         self.callers = callers
         self.joined: MachineIdLease | None = None
-        self._joining: anyio.CancelScope | None = None  # while it joins
+        self._joining: anyio.CancelScope | None = None  # set while it joins the lease
         self.read_ns: Callable[[], int] = self.clock.wall_reader()
         if (check := home.loop_check) is not None:
             read_ns = self.read_ns
             self.read_ns = lambda: (check(), read_ns())[1]
 
-    # What a subclass fills in.
+    # What subclasses implement.
 
     def install(self) -> bool:
-        """Install a piece in the hand; return whether there is one."""
+        """Install a piece of ids; return whether there is one."""
         raise NotImplementedError
 
     def _take_now(self, n: int) -> list[range] | None:
-        """Take ``n`` ids if so many can be had now."""
+        """Take ``n`` ids if that many are available now."""
         raise NotImplementedError
 
     def _shut(self) -> int:
-        """Empty the hand; return how many ids that were."""
+        """Discard the buffered ids; return how many there were."""
         raise NotImplementedError
 
     def _timed_out(self, waited: float) -> CosIdError:
-        """Tell of a caller that has waited for so many seconds; return its error."""
+        """Report a caller that has waited that many seconds; return its error."""
         raise NotImplementedError
 
     def serve(self) -> None:
@@ -100,31 +100,31 @@ class StampOpening(OpenState, Generic[H]):
         raise NotImplementedError
 
     async def pause(self) -> None:
-        """Wait until more of them may be served."""
+        """Wait until more callers may be served."""
         raise NotImplementedError
 
     def _discard(self, count: int, reason: str) -> None:
-        """Count ids that are given up, if they are counted."""
+        """Count discarded ids, if the generator counts them."""
 
-    # Now, or not.
+    # Without waiting.
 
     def install_nowait(self) -> None:
         """Install a piece for a caller that does not wait.
 
         Raises:
             WouldBlock: there is none now.
-            CosIdError: and there will be none soon.
+            CosIdError: there is none, and none will come soon.
         """
         if self.callers.line or not self.install():
             raise WouldBlock
 
     async def take(self, n: int) -> list[range]:
-        """Take ``n`` ids, after those who came before."""
+        """Take ``n`` ids, after the callers that came before."""
         await self.callers.take_turn(self)
         pieces = None if self.callers.line else self._take_now(n)
         return await self.callers.wait(n, self) if pieces is None else pieces
 
-    # For those in line.
+    # For callers in line.
 
     @property
     def handed_out(self) -> int:
@@ -132,55 +132,55 @@ class StampOpening(OpenState, Generic[H]):
         return self.hand.handed_out
 
     async def line_up(self, waiter: Waiter) -> None:
-        """Put a caller in line, and serve it if that is possible now."""
+        """Queue a caller, and serve it at once if possible."""
         callers = self.callers
         callers.line.add(waiter)
-        self.check()  # in line already: an end from here on fails this caller
+        self.check()  # after the caller is in line, so that an end from here on fails it
         self.serve()
         if waiter.is_done:
             await checkpoint()
         elif not callers.is_pumped:
-            callers.is_pumped = True  # first: an eager task may end before the call returns
+            callers.is_pumped = True  # first, because an eager task may end before the call returns
             if not self.start_soon(callers.pump, self, task="wait"):
                 callers.is_pumped = False
 
     def step_out(self, waiter: Waiter) -> None:
-        """Let a caller leave that has got nothing."""
+        """Remove a waiting caller that has received nothing."""
         if self.has_ended():
             return
         line = self.callers.line
         is_first = line.is_first(waiter)
         line.discard(waiter)
         if is_first:
-            self.drop(self.callers.empty_pool())  # by now there may be ids above them
+            self.drop(self.callers.empty_pool())  # higher ids may have been handed out by now
             if self.is_alive:
-                self.serve()  # there may be enough for the callers behind it
+                self.serve()  # there may be enough ids for the callers behind it
 
     def time_out(self) -> None:
-        """Fail the first in line, whose time is up."""
+        """Fail the first caller in line, whose wait has timed out."""
         waited = self.clock.monotonic() - self.callers.line.first.since
         self.drop(self.callers.fail_first(self._timed_out(waited)))
         self.serve()
 
     def _fail_all(self, make_error: Callable[[], CosIdError]) -> None:
-        """Fail everybody in line, each with an error of its own."""
+        """Fail all callers in line, each with an error of its own."""
         self.drop(self.callers.fail(make_error))
 
     def drop(self, count: int) -> None:
-        """Count ids that a cancelled caller has left: a gap."""
+        """Count ids that a cancelled caller leaves as a gap."""
         self._discard(count, "cancelled")
 
-    # Beginning and end.
+    # Start and end.
 
     async def _join(self, lease: MachineIdLease) -> None:
         """Join a lease, unless the opening ends meanwhile.
 
         Raises:
             ClosedError: it has ended.
-            CosIdError: as opening the lease does.
+            CosIdError: opening the lease fails.
         """
         with anyio.CancelScope() as scope:
-            self._joining = scope  # not `until_woken`: each reply of a store wakes what waits
+            self._joining = scope  # `until_woken` would not do: each reply of a store wakes it
             try:
                 await lease.join()
             finally:
@@ -193,7 +193,7 @@ class StampOpening(OpenState, Generic[H]):
         self.joined = lease
 
     def stop(self, reason: CosIdError) -> None:
-        """Hand out no more ids, and fail all callers that wait."""
+        """Hand out no more ids, and fail all waiting callers."""
         dropped = self._shut()
         self.end(reason)
         if isinstance(reason, ForkedError):
@@ -207,7 +207,7 @@ class StampOpening(OpenState, Generic[H]):
 
     @property
     def has_to_drain(self) -> bool:
-        """Whether closing has to wait for its end."""
+        """Whether closing must wait until it has left the lease."""
         return self.joined is not None
 
     async def drain(self) -> None:
@@ -218,7 +218,7 @@ class StampOpening(OpenState, Generic[H]):
 
 
 class StampGenerator(Component, IdGenerator):
-    """Takes ids from the hand of its opening, and waits there if it has none."""
+    """Takes buffered ids of its opening, and waits there if there are none."""
 
     __slots__ = ("__weakref__",)
 

@@ -1,4 +1,4 @@
-"""How a Snowflake generator stamps ids while it is open: lease, clock, ticks, waiting callers."""
+"""How an open Snowflake generator issues ids: lease, clock, ticks, waiting callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ("MS", "NS_PER_MS", "SnowflakeOpening")
 
 NS_PER_MS: Final = 1_000_000
 MS: Final = 1000
-LOOK: Final = 0.1  # seconds between two readings of a clock that is behind: it may be corrected
+LOOK: Final = 0.1  # seconds between two readings of a clock that is behind; it may be corrected
 
 
 class SnowflakeOpening(StampOpening[Sequencer | Shut]):
@@ -60,12 +60,12 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         lease: MachineIdLease,
         options: SnowflakeIdOptions | CachedIdOptions,
     ) -> None:
-        """Begin; ``before`` is the generator's last opening."""
+        """Start an opening; ``before`` is the generator's previous one."""
         super().__init__(
             home,
             before,
-            SHUT,  # until it is open, and once it is over
-            callers=Callers(home.clock, PIECE),  # how long they wait depends on what for
+            SHUT,  # until it is open, and after it has ended
+            callers=Callers(home.clock, PIECE),  # no timeout: it depends on what they wait for
             namespace=lease.namespace,
             name=options.name,
             instrument=options.instrument,
@@ -74,15 +74,15 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         self._lease = lease
         self._options = options
         self.lag_ms = 0
-        self._refusal: Refusal | None = None  # why there are no ids now
+        self._refusal: Refusal | None = None  # why there are no ids now, or None
         self._last_seen: tuple[int, float] | None = None
         self.longest_backwards = 0.0
         self.waits_for_tick = self.waits_for_clock = self.waits_for_lease = 0
 
-    # Now, or not.
+    # Without waiting.
 
     def install(self) -> bool:
-        """Install a piece in the hand; return whether there is one."""
+        """Install a piece of ids; return whether there is one."""
         self._check_lease()
         sequencer = self.open_sequencer
         size = self.callers.left_of_turn(sequencer.handed_out)
@@ -95,7 +95,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
 
         Raises:
             WouldBlock: there is none now.
-            ClockTooManyBackwardsError: and there will be none soon.
+            ClockTooManyBackwardsError: there is none, and none will come soon.
         """
         if self.callers.line:
             raise WouldBlock
@@ -119,7 +119,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
 
     @property
     def open_sequencer(self) -> Sequencer:
-        """The sequencer; raises if it is shut."""
+        """The sequencer; raises if the generator is not open."""
         sequencer = self.hand
         if isinstance(sequencer, Shut):
             self.check()
@@ -127,9 +127,9 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         return sequencer
 
     def now_and_limit(self) -> tuple[int, int]:
-        """Return the clock's time and the latest one that the lease allows, in milliseconds.
+        """Return the clock's time and the latest time that the lease allows, in milliseconds.
 
-        A clock that has jumped past the bound of the lease counts as behind by `lag_ms`.
+        A clock that has jumped past the lease's limit is read as `lag_ms` earlier.
         """
         now_ms = self.read_ns() // NS_PER_MS
         jump = self._options.max_forward_jump
@@ -151,7 +151,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
             raise lost.again()
         lease, sequencer = self._lease, self.open_sequencer
         if lease.issuers.get(self.name) is not sequencer:
-            # With the lease; others may issue ids under this name by now.
+            # The lease was closed and reopened; others may issue ids under this name by now.
             raise ClosedError(self.label)
         if sequencer.term != lease.term and lease.machine_id >= 0:
             sequencer.move(lease.machine_id, self._floor_tick())
@@ -161,10 +161,10 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         lease, tick_at = self._lease, self.layout.tick_at
         return max(tick_at(lease.floor_ms), tick_at(lease.taken_ms) - 1)
 
-    # For those in line.
+    # For callers in line.
 
     def _timed_out(self, waited: float) -> CosIdError:
-        """Tell of a caller that has waited too long for the lease; return its error."""
+        """Report a caller that has waited too long for the lease; return its error."""
         self.emit(WaitTimedOut, waited=self._options.wait_timeout)
         lease, waited = self._lease, round(waited, 3)
         return unavailable(
@@ -172,7 +172,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         )
 
     def serve(self) -> None:
-        """Serve callers from the front; note what the rest has to wait for."""
+        """Serve callers from the front; record what the others must wait for."""
         callers, self._refusal = self.callers, None
         if not callers.line:
             return
@@ -181,7 +181,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
             wanted = callers.line.wanted - callers.pooled
             pieces, self._refusal = self.open_sequencer.take(wanted, *self.now_and_limit())
         except WouldBlock:
-            return  # called by a signal handler during a step; the task serves them
+            return  # a signal handler has called this during a step; the task serves them
         except CosIdError as error:
             self._fail_all(error.again)
         else:
@@ -189,7 +189,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
             callers.hand_out()
 
     async def pause(self) -> None:
-        """Wait for what those in line have to wait for."""
+        """Wait for what the callers in line need."""
         refusal = self._refusal
         if isinstance(refusal, Full):
             self.waits_for_tick += 1
@@ -203,7 +203,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
             await self._wait_for_lease()
 
     async def _wait_for_clock(self, refusal: Behind) -> None:
-        """Wait for all until the clock has caught up, at most as long as the threshold."""
+        """Wait until the clock has caught up, for all callers, at most as long as the threshold."""
         began = self.clock.monotonic()
         self.emit(ClockBackwards, backwards=refusal.by_ms / MS)
         behind: Refusal | None = refusal
@@ -220,14 +220,14 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
                 behind = self.open_sequencer.check(*self.now_and_limit())
 
     async def _wait_for_lease(self) -> None:
-        """Wait until the lease allows ids again; each caller for ``wait_timeout`` at most.
+        """Wait until the lease allows ids again; each caller for at most ``wait_timeout``.
 
-        The time counts since it came, or since an earlier caller got an id.
+        That time counts from when the caller came, or from when an earlier caller got an id.
         """
         lease, callers = self._lease, self.callers
         while callers.line and self.ended is None and lease.lost is None:
             on_change = lease.on_change()
-            # By the current clock: it may have jumped meanwhile, and may be right again.
+            # The clock is read again: it may have jumped meanwhile, and may be right again.
             limited = self.open_sequencer.check(*self.now_and_limit())
             if not isinstance(limited, Limited):
                 return
@@ -251,7 +251,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         return self._options.broken_threshold
 
     def _too_far_behind(self, refusal: Behind, waited: float = 0) -> CosIdError | None:
-        """Note how far the clock is behind; return the error if it is too far."""
+        """Record how far the clock is behind; return an error if that is too far."""
         if not refusal.is_floor:
             self.longest_backwards = max(self.longest_backwards, refusal.by_ms / MS)
         by, threshold = refusal.by_ms / MS, self._threshold(refusal)
@@ -259,10 +259,10 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
             return None
         return ClockTooManyBackwardsError(backwards=by, threshold=threshold)
 
-    # Beginning and end.
+    # Start and end.
 
     async def start(self) -> None:
-        """Join the lease, and attach to the sequencer of this name."""
+        """Join the lease, and use the sequencer of this name."""
         self.layout.check_usable(self.clock.now_ms())
         await self._join(self._lease)
         self.hand = self._attached()
@@ -282,7 +282,7 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
         return sequencer
 
     def _make_sequencer(self) -> Sequencer:
-        """Return a new sequencer, above all ids of its machine id."""
+        """Return a new sequencer that begins above all ids of its machine id."""
         lease, options = self._lease, self._options
         return Sequencer(
             self.layout,
@@ -296,4 +296,4 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
 
     def _shut(self) -> int:
         self.hand = SHUT
-        return 0  # they are not counted
+        return 0  # a Snowflake's discarded ids are not counted

@@ -17,7 +17,7 @@ __all__ = ("CachedSnowflakeStatistics", "ShardedStatistics", "SnowflakeStatistic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnowflakeStatistics(Statistics):
-    """The state of a `SnowflakeId`, or of the one in a `CosIdGenerator`, at one moment.
+    """A snapshot of a `SnowflakeId`, or of the one in a `CosIdGenerator`.
 
     Attributes:
         layout: the layout's name, or its bits.
@@ -37,7 +37,7 @@ class SnowflakeStatistics(Statistics):
         longest_backwards: the most seconds that the clock was behind.
         last_instant: the end of the layout, ISO 8601 in UTC.
         machine: the lease's statistics.
-        converter: the text of a `CosIdGenerator`; None where ids are numbers.
+        converter: how a `CosIdGenerator` writes its text; None where ids are numbers.
     """
 
     layout: str
@@ -62,10 +62,10 @@ class SnowflakeStatistics(Statistics):
     def as_tree(self) -> dict[str, object]:
         """Return the statistics as in CosId's actuator, followed by those that it does not show.
 
-        ``epoch`` and ``lastTimestamp`` count ticks since 1970, as there: seconds if ticks are
-        seconds.
+        As there, ``epoch`` and ``lastTimestamp`` count ticks since 1970, which are seconds in a
+        layout of seconds.
         """
-        ours = Statistics.as_tree(self)  # super() finds no dataclass with slots
+        ours = Statistics.as_tree(self)  # super() does not work in a dataclass with slots
         for key in ("kind", "epochMs", "timestampBits", "machineBits", "sequenceBits"):
             del ours[key]
         for key in ("isJavascriptSafe", "machineId", "converter"):
@@ -88,7 +88,7 @@ class SnowflakeStatistics(Statistics):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachedSnowflakeStatistics(SnowflakeStatistics):
-    """The state of a `CachedSnowflakeId` at one moment.
+    """A snapshot of a `CachedSnowflakeId`.
 
     Attributes:
         capacity: ids that its ring holds when it is full.
@@ -105,20 +105,21 @@ class CachedSnowflakeStatistics(SnowflakeStatistics):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedStatistics(Statistics):
-    """The state of a `ShardedId` at one moment.
+    """A snapshot of a `ShardedId`.
 
     Attributes:
         layout: the layout's bits, epoch and zone.
         sharding_id: the default sharding id.
         max_sequence: the highest sequence that the store grants.
         second: the second of the last id, since 1970; -1 before the first.
-        remaining: ids in hand of this second.
-        prefetched: ids in hand of the next second.
+        remaining: buffered ids of this second.
+        prefetched: buffered ids of the next second.
         rate: the mean number of ids that callers take per second.
         batch: sequences in the last request to the store.
         ids_handed_out: ids given to callers.
-        ids_discarded: dropped ids: their second was over, or the caller had gone.
-        ids_not_granted: those of `ids_handed_out` that came from a lane, or were guessed.
+        ids_discarded: ids that were dropped because their second was over, or their caller had
+            gone.
+        ids_not_granted: how many of `ids_handed_out` came from a lane, or were guessed.
         grants: answers of the store that could be used.
         ids_granted: sequences in them.
         failures: calls to the store that failed.

@@ -1,5 +1,5 @@
-"""The options of the generators on a clock, checked.  Pure."""
-# Without "from __future__ import annotations": the bounds of options are there at run time.
+"""The options of the generators that use a clock, validated.  Pure."""
+# Without "from __future__ import annotations": the bounds in annotations are read at run time.
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
@@ -7,6 +7,7 @@ from ..abc import SHARE
 from ..abc.checks import check_integer, check_text
 from ..abc.options import Bounds, Options, Seconds, SecondsOrZero
 from ..errors import InvalidArgumentError
+from ..errors.base import one_of
 from ._layout import COSID_MS, UID_GENERATOR_HA
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ OnEmpty: TypeAlias = Literal["wait", "raise"]
 """What a `CachedSnowflakeId` does when its ring is empty."""
 
 OnUnavailable: TypeAlias = Literal["raise", "wait", "lane", "random_unsafe"]
-"""What to do while the store cannot be reached and no id of the second is in hand."""
+"""What to do while the store cannot be reached and no id of the second is buffered."""
 
 
 class ClockOptions(Options):
-    """The options of all generators on a clock.
+    """The options of all generators that use a clock.
 
     Attributes:
         broken_threshold: seconds that a call waits for a clock that stepped back; None for no
@@ -59,7 +60,7 @@ class ClockOptions(Options):
             cannot be reached, or the machine id is lost.
         close_timeout: seconds that closing may take.
         instrument: receives events.
-        clock: time; the system's by default.
+        clock: tells the time; the system's by default.
     """
 
     broken_threshold: SecondsOrZero | None = 2.0
@@ -91,7 +92,7 @@ class NameOption(Options):
     name: str = SHARE
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
+        """Raise `InvalidArgumentError` for the first option outside its range."""
         check_text("name", self.name)
         super().__post_init__()
 
@@ -101,13 +102,13 @@ class SnowflakeOptions(StampOptions):
 
     Attributes:
         layout: the layout of the ids.
-        sequence_reset_threshold: the sequence restarts with a new tick once it has reached
-            this, 0 to the highest sequence; -1 for CosId's default, ``2^(sequence_bits-1) -
-            1``; None to begin each tick at 0, as Twitter's does.
+        sequence_reset_threshold: the sequence restarts in a new tick once it has reached this,
+            0 to the highest sequence; -1 for CosId's default, ``2^(sequence_bits-1) - 1``; None
+            to begin each tick at 0, as Twitter's does.
         random_start: the first sequence of a tick is random, from 0 to below this limit, so
-            that ``id % n`` is spread evenly at a low rate: 100 as in Leaf.  A tick has up to
-            ``random_start - 1`` ids fewer, half of that on average; a tick after a used-up one
-            begins at 0.  None for the threshold above.
+            that ``id % n`` is spread evenly at a low rate; Leaf's limit is 100.  A tick has up
+            to ``random_start - 1`` ids fewer, half of that on average; a tick after a used-up
+            one begins at 0.  None uses the threshold above.
     """
 
     layout: "SnowflakeLayout" = COSID_MS
@@ -115,22 +116,22 @@ class SnowflakeOptions(StampOptions):
     random_start: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
+        """Raise `InvalidArgumentError` for the first option outside its range."""
         super().__post_init__()
         highest, given = self.layout.max_sequence, self.sequence_reset_threshold
         if self.random_start is not None:
             most = self.layout.ids_per_tick
             check_integer("random_start", self.random_start, at_least=1, at_most=most)
             if given not in {COSID_THRESHOLD, None}:
-                expected = "left out with random_start: the sequence restarts in each tick"
-                raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
+                rule = "cannot be combined with random_start: the sequence restarts in each tick"
+                raise InvalidArgumentError("sequence_reset_threshold", given, rule)
         elif given is not None and not (type(given) is int and COSID_THRESHOLD <= given <= highest):
-            expected = f"0 to {highest}, -1 for CosId's default, or None"
-            raise InvalidArgumentError("sequence_reset_threshold", given, expected=expected)
+            rule = f"must be from 0 to {highest}, -1 for CosId's default, or None"
+            raise InvalidArgumentError("sequence_reset_threshold", given, rule)
 
     @property
     def reset_threshold(self) -> int | None:
-        """The threshold, fitted to the layout."""
+        """The threshold, adapted to the layout."""
         given = self.sequence_reset_threshold
         if given == COSID_THRESHOLD and self.random_start is None:
             return self.layout.max_sequence >> 1
@@ -138,7 +139,7 @@ class SnowflakeOptions(StampOptions):
 
 
 class SnowflakeIdOptions(NameOption, SnowflakeOptions):
-    """The options of `SnowflakeId`, its name included."""
+    """The options of `SnowflakeId`, including its name."""
 
 
 class RingOptions(Options):
@@ -152,20 +153,21 @@ class RingOptions(Options):
             0.9 of the machine id's safe guard.  Callers do not wait for a clock that steps back
             by less.  After a crash in a burst only another `CachedSnowflakeId` can use the
             machine id at once; other generators wait as long.  If the fence is lost, ids may
-            repeat for as long: when the ``state_dir`` of a chosen machine id is lost, clean
-            close or not (any generator may then repeat ids of one tick), and after a crash in a
-            Java peer of the same stable instance, which does not read the fence.
+            repeat for as long.  That happens when the ``state_dir`` of a machine id chosen by
+            hand is lost, after a clean close or not (any generator may then repeat ids of one
+            tick).  It also happens after a crash, in a Java peer of the same stable instance,
+            which does not read the fence.
     """
 
-    boost: Annotated[int, Bounds(1, 16)] = 3  # at most a ring of 18 hours
+    boost: Annotated[int, Bounds(1, 16)] = 3  # 16 makes a ring of 18 hours
     padding_factor: Annotated[int, Bounds(1, 99)] = 50
     max_borrow: Seconds = 60.0
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
+        """Raise `InvalidArgumentError` for the first option outside its range."""
         if self.max_borrow < self.seconds:
-            expected = f"at least {self.seconds}, the seconds that a boost of {self.boost} prepares"
-            raise InvalidArgumentError("max_borrow", self.max_borrow, expected=expected)
+            rule = f"must be at least {self.seconds}, which a boost of {self.boost} prepares"
+            raise InvalidArgumentError("max_borrow", self.max_borrow, rule)
 
     @property
     def seconds(self) -> int:
@@ -181,16 +183,16 @@ class CachedOptions(RingOptions, StampOptions):
             may be borrowed; None for no limit.
         layout: the layout of the ids, with ticks of seconds.  By default 8192 ids per second of
             1024 machines, until the year 36858.
-        refill_interval: seconds between two fillings of the ring while no ids are requested, so
+        refill_interval: seconds between two refills of the ring while no ids are requested, so
             that a burst finds it full; None for none.  uid-generator's default, when enabled,
             is 300.
-        on_empty: what a call does that finds too few ids, since all that may be borrowed is
+        on_empty: what a call does if it finds too few ids, because all that may be borrowed is
             used up, or the lease allows no later ones yet: ``"wait"`` for them, in order, or
-            ``"raise"`` `RingEmptyError` and take none, as uid-generator's default handler of an
-            empty ring does.  A full ring needs no policy: nothing is put into it then.
+            ``"raise"`` `RingEmptyError` and take none, like uid-generator's default handler of
+            an empty ring.  A full ring needs no policy, since nothing is put into it then.
         when_filled: called with each `RingFilled` event.  Like uid-generator's handler of a
-            rejected put, it hears that the ring has as many ids as it may.
-        when_empty: called with each `RingEmptied` event, before ``on_empty`` takes effect, as
+            rejected put, it learns that the ring has as many ids as it may have.
+        when_empty: called with each `RingEmptied` event, before ``on_empty`` takes effect, like
             uid-generator's handler of a rejected take.  Both are called on the event loop, so they
             must not block; an error that one raises is logged, and changes nothing.
     """
@@ -202,15 +204,15 @@ class CachedOptions(RingOptions, StampOptions):
     when_empty: "Callable[[RingEmptied], object] | None" = None
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
+        """Raise `InvalidArgumentError` for the first option outside its range."""
         if self.layout.unit_ms != SECOND_MS:
-            raise InvalidArgumentError("layout", self.layout, expected="a layout of seconds")
+            raise InvalidArgumentError("layout", self.layout, "must be a layout of seconds")
         if self.on_empty not in get_args(OnEmpty):
-            expected = f"one of {get_args(OnEmpty)}"
-            raise InvalidArgumentError("on_empty", self.on_empty, expected=expected)
+            rule = one_of(get_args(OnEmpty), self.on_empty)
+            raise InvalidArgumentError("on_empty", self.on_empty, rule)
         for name in ("when_filled", "when_empty"):
             if (given := getattr(self, name)) is not None and not callable(given):
-                raise InvalidArgumentError(name, given, expected="a function of one argument")
+                raise InvalidArgumentError(name, given, "must be a function of one argument")
         super().__post_init__()
 
     @property
@@ -223,7 +225,7 @@ class CachedOptions(RingOptions, StampOptions):
 
 
 class CachedIdOptions(NameOption, CachedOptions):
-    """The options of `CachedSnowflakeId`, its name included."""
+    """The options of `CachedSnowflakeId`, including its name."""
 
 
 class CosIdOptions(StampOptions):
@@ -240,7 +242,7 @@ class CosIdOptions(StampOptions):
 
 
 class CosIdGeneratorOptions(NameOption, CosIdOptions):
-    """The options of `CosIdGenerator`, its name included."""
+    """The options of `CosIdGenerator`, including its name."""
 
 
 class ShardedOptions(ClockOptions):
@@ -249,15 +251,15 @@ class ShardedOptions(ClockOptions):
     Attributes:
         layout: the layout of the ids; None for `ShardedLayout()`, with CosId's epoch.
         sharding_id: the default sharding id.
-        on_unavailable: what to do while the store cannot be reached and no id is in hand, of
-            this second or the next one: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for
-            it, at most ``wait_timeout``; take sequences of a ``"lane"``; or guess them,
-            ``"random_unsafe"``: then ids repeat.
+        on_unavailable: what to do while the store cannot be reached and no id of this second or
+            the next one is buffered: ``"raise"`` `SequenceUnavailableError`; ``"wait"`` for the
+            store, at most ``wait_timeout``; take sequences of a ``"lane"``; or guess them with
+            ``"random_unsafe"``, and then ids repeat.
         lane: the source of the lane's number, with ``"lane"`` only: a distributor of machine
-            ids (64 lanes), or a lease (``2^bits`` lanes).  Then all nodes, also those of other
-            systems, have to use a ``max_sequence`` below the lanes: 458,751.
+            ids (64 lanes), or a lease (``2^bits`` lanes).  Then all nodes, including those of
+            other systems, must use a ``max_sequence`` below the lanes: 458,751.
         batch: sequences per request; None to follow the demand.
-        nodes: how many generators share the name; none requests more than its part at once.
+        nodes: how many generators share the name; none requests more than its share at once.
         broken_threshold: seconds that the clock may be behind the last id's second; ids then
             stay in that second.  None for any.
         wait_timeout: seconds that a call waits while neither it nor earlier callers get any
@@ -272,11 +274,11 @@ class ShardedOptions(ClockOptions):
     nodes: Annotated[int, Bounds(1, 1_000_000)] = 16
 
     def __post_init__(self) -> None:
-        """Raise `InvalidArgumentError` for the first one outside its range."""
+        """Raise `InvalidArgumentError` for the first option outside its range."""
         policies = get_args(OnUnavailable)
         if self.on_unavailable not in policies:
-            expected = f"one of {policies}"
-            raise InvalidArgumentError("on_unavailable", self.on_unavailable, expected=expected)
+            rule = one_of(policies, self.on_unavailable)
+            raise InvalidArgumentError("on_unavailable", self.on_unavailable, rule)
         super().__post_init__()
 
     @property

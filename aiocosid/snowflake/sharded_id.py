@@ -1,4 +1,4 @@
-"""The generator of ids that carry their shard: what it is made of, its hot path, and its life."""
+"""The generator of ids that contain their shard: its parts, its hot path, opening and closing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ LANE_BITS = 6  # 64 lanes
 class ShardedId(StampGenerator):
     """Ids made of the second, the caller's sharding id and a sequence that a store grants.
 
-    All processes under one name share the sequences of a second, for all sharding ids: each
-    requests some of them, and hands them out during the second.  Seconds only go forward.
+    All processes under one name share the sequences of a second, for all sharding ids.  Each of
+    them requests some, and hands them out during the second.  Seconds only go forward.
 
     Attributes:
         layout: the layout of the ids.
@@ -56,17 +56,17 @@ class ShardedId(StampGenerator):
             InvalidArgumentError: an argument is outside its range.
         """
         if not isinstance(distributor, SequenceDistributor):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            expected = "a SequenceDistributor"  # type: ignore[unreachable]
-            raise InvalidArgumentError("distributor", distributor, expected=expected)
+            rule = "must be a SequenceDistributor"  # type: ignore[unreachable]
+            raise InvalidArgumentError("distributor", distributor, rule)
         layout, lane = options.layout or ShardedLayout(), options.lane
         highest = layout.max_sharding_id
         check_integer("sharding_id", options.sharding_id, at_least=0, at_most=highest)
         if distributor.max_sequence > layout.max_sequence:
-            expected = f"at most {layout.max_sequence}, the highest sequence of the layout"
-            raise InvalidArgumentError("max_sequence", distributor.max_sequence, expected=expected)
+            rule = f"must be at most {layout.max_sequence}, the highest sequence of the layout"
+            raise InvalidArgumentError("max_sequence", distributor.max_sequence, rule)
         if (lane is not None) is not (options.on_unavailable == "lane"):
-            expected = "given with on_unavailable='lane', and only then"
-            raise InvalidArgumentError("lane", lane, expected=expected)
+            rule = "goes together with on_unavailable='lane'; give both or neither"
+            raise InvalidArgumentError("lane", lane, rule)
         if isinstance(lane, MachineIdDistributor):
             lane = lease_of(
                 lane, bits=LANE_BITS, instrument=options.instrument, clock=options.clock
@@ -95,7 +95,7 @@ class ShardedId(StampGenerator):
 
         Raises:
             InvalidArgumentError: there is no such sharding id, or the epoch is in the future.
-            SequenceExhaustedError: the seconds were used up for ``wait_timeout``.
+            SequenceExhaustedError: all sequences were used up throughout ``wait_timeout``.
             SequenceUnavailableError: the store cannot be reached, or lost its counters.
             ClockSkewError: the clocks of this host and of the store disagree.
             ClockTooManyBackwardsError: the clock is behind by more than the broken threshold.
@@ -111,7 +111,7 @@ class ShardedId(StampGenerator):
         return await self._next_id_slow() + offset
 
     def next_id_nowait(self, sharding_id: int | None = None) -> int:
-        """Return the next id if one is in hand; raises `WouldBlock` otherwise."""
+        """Return the next id if one is buffered; otherwise raise `WouldBlock`."""
         offset = self._offset if sharding_id is None else self._offset_of(sharding_id)
         opening = self._opening
         seconds = opening.hand
@@ -218,6 +218,6 @@ class ShardedId(StampGenerator):
         )
 
     def __repr__(self) -> str:
-        """Show the generator and how many callers wait."""
+        """Show the generator's state and how many callers wait."""
         shard, waiting = self.sharding_id, len(self._opening.callers.line)
         return f"<{self._label()} {self._condition} sharding_id={shard} waiting={waiting}>"

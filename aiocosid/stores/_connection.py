@@ -1,7 +1,7 @@
 """Connections: their owners, the process and event loop that may use them, and calls on them.
 
-A backend has one, on the user's client or on one that it creates from a URL, and asks it for the
-client at each call.
+A backend has one connection, on the user's client or on a client that it creates from a URL, and
+asks it for the client at each call.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
         Iterator,
     )
 
-CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline of their own
+CALL_TIMEOUT: Final = 30.0  # seconds; for callers that set no deadline
 CLOSE_TIMEOUT: Final = 2.0  # seconds that a silent server may delay closing
 
 C = TypeVar("C")
 T = TypeVar("T")
 
 
-# The errors of calls.
+# Errors of calls.
 
 
 def closed(store: str) -> StoreUnavailableError:
-    """Return the error of a call during which its connection was closed."""
+    """Return the error for a call whose connection was closed meanwhile."""
     return StoreUnavailableError(
         store, "closed while the call was under way", remedy="open it anew to go on"
     )
@@ -76,11 +76,11 @@ def untrusted(
 
 
 def placed(error: CosIdError, exc: BaseException, place: str) -> CosIdError:
-    """Return an error that quotes a driver with the server's host and port, if they are known.
+    """Return an error that quotes a driver, with the server's host and port if they are known.
 
     Args:
-        error: ours; errors with facts of their own are returned as they are.
-        exc: the driver's.
+        error: aiocosid's error; errors with their own facts are returned unchanged.
+        exc: the driver's error.
         place: the servers, without credentials; empty if they are not known.
     """
     if type(error) not in {StoreError, StoreUnavailableError, StoreAuthenticationError}:
@@ -101,11 +101,11 @@ def translate_errors(
     kind: type[BaseException] = Exception,
     place: str = "",
 ) -> Generator[None]:
-    """Raise an error of ours for each of a driver, which becomes its cause; let all others pass.
+    """Raise an aiocosid error for each driver error, which becomes its cause; pass all others on.
 
     Args:
-        meaning: returns our error for one of the driver's; None for any other error.
-        kind: the class of the errors that may be the driver's.
+        meaning: returns the aiocosid error for a driver's error; None for any other error.
+        kind: the base class of the driver's errors.
         place: the servers, without credentials, which errors name; empty if they are not known.
     """
     try:
@@ -118,7 +118,7 @@ def translate_errors(
         try:
             raise placed(error, exc, place) from exc
         finally:
-            del error  # this frame is in its traceback: a cycle would keep all its frames alive
+            del error  # its traceback has this frame, and a cycle would keep all frames alive
 
 
 def causes_of(exc: BaseException) -> Iterator[BaseException]:
@@ -132,20 +132,20 @@ def causes_of(exc: BaseException) -> Iterator[BaseException]:
 
 
 class CallTasks(set[asyncio.Future[Any]]):
-    """The calls under way on a client, each in a task of its own.
+    """The running calls on a client, each in its own task.
 
     A driver may lose a connection whose call is cancelled at the wrong await.  So a cancelled
-    caller leaves its call to the client's owner, who cancels it as the driver needs.
+    caller leaves its call to the client's owner, which cancels it in the way that the driver needs.
     """
 
     def start(
         self, call: Coroutine[Any, Any, T], on_end: Callable[[], object] = lambda: None
     ) -> asyncio.Task[T]:
-        """Start a call; its error is retrieved even if no caller awaits it any more.
+        """Start a call; its error is retrieved even if no caller awaits it any longer.
 
         Args:
             call: the call.
-            on_end: called when it has ended.
+            on_end: called when the call has ended.
         """
         task = asyncio.create_task(call)
         self.add(task)
@@ -159,7 +159,7 @@ class CallTasks(set[asyncio.Future[Any]]):
 
 
 def drop_outcome(call: asyncio.Future[Any]) -> None:
-    """Retrieve and ignore the error of a call that no task awaits any more."""
+    """Retrieve and ignore the error of a call that no task awaits any longer."""
     if not call.cancelled():
         call.exception()
 
@@ -173,7 +173,7 @@ def silence(drivers: Iterable[Any]) -> None:
     fork.silence(map(socket_of, drivers))
 
 
-def socket_of(driver: Any) -> Any:  # noqa: ANN401 - of any driver
+def socket_of(driver: Any) -> Any:  # noqa: ANN401 - any driver's
     """Return the socket of a driver's connection, or None."""
     # asyncpg and asyncmy; aiomysql and redis; NATS has its own class of transports.
     found = getattr(driver, "_transport", None) or getattr(driver, "_writer", None)
@@ -185,10 +185,10 @@ def socket_of(driver: Any) -> Any:  # noqa: ANN401 - of any driver
 
 @contextmanager
 def fail_if_forked() -> Generator[None]:
-    """Raise at the end of a call, in a child that was forked while the call was under way.
+    """Raise at the end of a call, in a child that was forked during the call.
 
     Raises:
-        ForkedError: the reply was, or will be, the parent's.
+        ForkedError: the reply went, or will go, to the parent process.
     """
     generation = fork.generation
     try:
@@ -227,13 +227,13 @@ class Connection(NotCopyable, ABC, Generic[C]):
         """Return the client, connected on first use.
 
         Raises:
-            ForkedError: it is the parent process's.
-            WrongLoopError: it is in use on another event loop.
+            ForkedError: the client belongs to the parent process.
+            WrongLoopError: the client is in use on another event loop.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
 
     def ensure_usable(self) -> None:
-        """Raise as `ready` does if it cannot be used here; otherwise bind it to this loop."""
+        """Raise as `ready` does if the client cannot be used here, else bind it to this loop."""
         self._ensure_own()
         loop = running_loop(self.what)
         if self._loop is not loop:
@@ -247,32 +247,32 @@ class Connection(NotCopyable, ABC, Generic[C]):
 
     @property
     def _is_in_use(self) -> bool:
-        """Whether it has to refuse every loop but the one that it was used on."""
+        """Whether it must refuse every loop except the one on which it was used."""
         return self._loop is not None
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Get ready for another loop; the former one is closed, or there was none."""
+        """Get ready for another loop; the former loop is closed, or there was none."""
 
     async def aopen(self) -> None:
         """Get ready in this process, or raise as `ready` does."""
         self.ensure_usable()
 
     async def aclose(self) -> None:
-        """Close the client that it opened; never a user's."""
+        """Close the client if it opened that client, never a user's client."""
 
 
 class BorrowedConnection(Connection[C]):
-    """The user's client: it is never closed here, and belongs to the parent after a fork."""
+    """The user's client, which is never closed here, and belongs to the parent after a fork."""
 
     __slots__ = ("client",)
 
     remedy = "create it again on a client of this process"
 
     def __init__(self, what: str, client: C) -> None:
-        """Take a client; nothing is sent.
+        """Use a client; nothing is sent.
 
         Args:
-            what: the client in messages, as "the etcd client".
+            what: the client in messages, for example "the etcd client".
             client: the user's client.
         """
         super().__init__(what)
@@ -287,7 +287,7 @@ class BorrowedConnection(Connection[C]):
 class OwnedConnection(Connection[C]):
     """Connects on first use, on the running event loop, and closes the client again.
 
-    It may be used again after `aclose`, after its loop has ended, and after `aopen` in a forked
+    It can be used again after `aclose`, after its loop has ended, and after `aopen` in a forked
     child.
     """
 
@@ -309,12 +309,12 @@ class OwnedConnection(Connection[C]):
         """Describe the client; nothing is opened yet.
 
         Args:
-            what: the client in messages, as "the connection to PostgreSQL".
-            connect: opens one; a cancelled call leaves nothing open.
-            disconnect: closes it; it is cancelled only after `CLOSE_TIMEOUT`.
-            is_lost: returns whether a client will not work again; then another one is opened.
-            salvage: returns the client of a closed event loop if it works on another one; else
-                drops it.
+            what: the client in messages, for example "the connection to PostgreSQL".
+            connect: opens a client; a cancelled call leaves nothing open.
+            disconnect: closes a client; it is cancelled only after `CLOSE_TIMEOUT`.
+            is_lost: returns whether a client will never work again; then another one is opened.
+            salvage: returns the client of a closed event loop if it works on another loop;
+                otherwise drops the client.
             silence: keeps the parent's client from sending anything; runs first in a forked child.
         """
         super().__init__(what)
@@ -329,10 +329,10 @@ class OwnedConnection(Connection[C]):
         fork.watch(self)
 
     async def ready(self) -> C:
-        """Return the client; the first call connects, and concurrent ones wait for it."""
+        """Return the client; the first call connects, and concurrent calls wait for it."""
         self.ensure_usable()
         async with self._lock:
-            self._ensure_own()  # the process may have forked while this waited
+            self._ensure_own()  # the process may have forked during the wait
             if self._client is not None and self._is_lost(self._client):
                 await self._close_client()
             if self._client is None:
@@ -344,7 +344,7 @@ class OwnedConnection(Connection[C]):
             return client
 
     def holds(self, client: C) -> bool:
-        """Return whether that is still the client."""
+        """Return whether this is still the client."""
         return self._client is client
 
     @property
@@ -360,8 +360,8 @@ class OwnedConnection(Connection[C]):
     async def _live(self, client: C) -> AsyncGenerator[None]:
         """Hold the client until `aclose`, or until the event loop ends.
 
-        It is an async generator because a loop closes those by itself before it ends: asyncio.run()
-        leaves no connection behind, even if the object was never closed.
+        This is an async generator because a loop closes its async generators before it ends, so
+        asyncio.run() leaves no connection behind, even if the object was never closed.
         """
         born = fork.generation
         try:
@@ -377,20 +377,20 @@ class OwnedConnection(Connection[C]):
             await self._disconnect(client)
 
     async def aopen(self) -> None:
-        """Get ready in this process; it connects on first use."""
+        """Get ready in this process; the client connects on first use."""
         running_loop(self.what)
         self._fork_generation = fork.generation
 
     async def aclose(self) -> None:
-        """Close the client, if there is one; the next use opens a new one.
+        """Close the client, if there is one; the next use opens a new client.
 
         Raises:
-            WrongLoopError: it is in use on another event loop.
+            WrongLoopError: the client is in use on another event loop.
         """
         if self._fork_generation != fork.generation or not self._is_in_use:
             return
         self.ensure_usable()
-        # A call that opens it now would leave it open.
+        # Without waiting for the lock, a call that is just opening a client would leave it open.
         with anyio.move_on_after(CLOSE_TIMEOUT, shield=True):
             async with self._lock:
                 pass
@@ -401,11 +401,11 @@ class OwnedConnection(Connection[C]):
         life, self._life = self._life, None
         if life is not None:
             await life.aclose()
-        elif client is not None:  # of a closed loop, salvaged and not used since
+        elif client is not None:  # salvaged from a closed loop, and not used since then
             await self._end(client)
 
     def _forget(self) -> None:
-        # Kept and not closed: the connection is the parent's.
+        # The client is kept and not closed, because the connection belongs to the parent.
         client, self._client = self._client, None
         if client is not None:
             self._silence(client)
@@ -415,29 +415,29 @@ class OwnedConnection(Connection[C]):
 
 
 class Link(NotCopyable, Generic[C]):
-    """What a store and its distributors share: one connection, and how it is called.
+    """What a store and its distributors share: one connection, and the calls on it.
 
-    A driver's subclass has the calls.
+    Each driver's subclass adds the calls.
     """
 
     __slots__ = ("__weakref__", "_connection")
 
     def __init__(self, connection: Connection[C]) -> None:
-        """Call on a connection; nothing is sent yet."""
+        """Use a connection for calls; nothing is sent yet."""
         self._connection = connection
 
     async def aopen(self) -> None:
-        """Get ready in this process, or raise as a call does; it connects at the first call.
+        """Get ready in this process, or raise as a call does; connects at the first call.
 
         Raises:
-            ForkedError: the connection is the user's, and was created in the parent process.
+            ForkedError: the connection is the user's and was created in the parent process.
         """
         await self._connection.aopen()
 
     async def aclose(self) -> None:
-        """Close what was opened from a URL; calls under way fail, and the next one opens it again.
+        """Close what was opened from a URL; running calls fail, and the next call reopens it.
 
         Raises:
-            WrongLoopError: it is in use on another event loop.
+            WrongLoopError: the connection is in use on another event loop.
         """
         await self._connection.aclose()

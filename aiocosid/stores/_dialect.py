@@ -1,9 +1,9 @@
-"""The schema of the SQL stores, the statements that all databases share, and `Dialect`.  Pure.
+"""The schema of the SQL stores, the statements that all databases share, and `Dialect`.  No I/O.
 
 A database keeps a *witness*: a view of constants, which is created together with the tables and
-survives ``DROP TABLE``, migration tools, dumps and templates.  So a store can tell tables that were
-never there from tables that were dropped: in the first case no process can hold an id of theirs,
-and the store's marker is written; in the second one only a person can say which ids exist.
+survives ``DROP TABLE``, migration tools, dumps and templates.  It lets a store tell tables that
+never existed from tables that were dropped.  In the first case no process can hold an id from them,
+and the store's marker is written.  In the second case only a person can say which ids exist.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ TABLES: Final = (TABLE, MACHINE_TABLE, CELL_TABLE, SERIES_TABLE)
 """The tables; the loss of any of them repeats ids or numbers."""
 
 OBJECTS: Final = (*TABLES, WITNESS)
-"""The names of all that a store creates in a database."""
+"""The names of everything that a store creates in a database."""
 
 _NOTE: Final = re.compile(r"aiocosid format=(\d+) kind=(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a database has.
+    """The objects that exist in a database.
 
     Attributes:
-        found: the names of those `OBJECTS` that are there.
-        is_disposable: whether its witness says that the store may be dropped and made again.
+        found: the names of those `OBJECTS` that exist.
+        is_disposable: whether the witness says that the store may be dropped and recreated.
     """
 
     found: frozenset[str]
@@ -77,20 +77,21 @@ class Schema:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The tables that are missing although the witness has seen them."""
+        """The tables that the witness records, but that are missing now."""
         missing = (each for each in TABLES if each not in self.found)
         return tuple(missing) if WITNESS in self.found else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """What is created in one step, if the database still has what was read.
+    """The objects to create in one step, if the database has not changed since it was read.
 
     Attributes:
-        found: how many of `OBJECTS` were there.
+        found: how many of `OBJECTS` existed.
         tables: the missing tables.
-        witness: the text that the witness gets; empty if it is there, or cannot be created.
-        vouches: whether the store's marker is written: no process can hold an id of its tables.
+        witness: the text for the witness; empty if the witness exists or cannot be created.
+        vouches: whether to write the store's marker, because no process can hold an id from its
+            tables.
     """
 
     found: int
@@ -107,18 +108,19 @@ def note_of(*, disposable: bool) -> str:
 def creation_of(
     schema: Schema, *, store: str, disposable: bool, after_loss: bool, has_witness: bool = True
 ) -> Creation | None:
-    """Return what has to be created; None if nothing is missing.
+    """Return what must be created; None if nothing is missing.
 
     Args:
-        schema: what the database has.
+        schema: the objects that exist in the database.
         store: the store in messages.
-        disposable: a store that is made now may be dropped and made again; an older one stays what
-            it is.
-        after_loss: make dropped tables again, without a marker.
+        disposable: whether a store that is created now may be dropped and recreated; an existing
+            store keeps its setting.
+        after_loss: recreate dropped tables, without a marker.
         has_witness: whether a view can be created.
 
     Raises:
-        SchemaDroppedError: tables were dropped, and nothing allows to make them again.
+        SchemaDroppedError: tables were dropped, and neither argument nor witness allows recreating
+            them.
     """
     tables = tuple(each for each in TABLES if each not in schema.found)
     is_known = WITNESS in schema.found
@@ -183,7 +185,7 @@ _MIGRATORS: Final = (
     *("schema_version", "sequelizemeta"),
 )
 MIGRATORS: Final = ", ".join(map("'{}'".format, _MIGRATORS))
-"""The tables of tools for migrations as a list in SQL, in lower case."""
+"""The tables of migration tools as a list in SQL, in lower case."""
 
 COLUMNS: Final = {
     TABLE: COUNTER_COLUMNS,
@@ -192,7 +194,7 @@ COLUMNS: Final = {
     SERIES_TABLE: SERIES_COLUMNS,
 }
 
-# Statements that all dialects share, but for parameters.
+# Statements that all dialects share, except for parameters.
 HAS_COUNTERS: Final = "EXISTS (SELECT 1 FROM cosid)"
 MAY_CREATE: Final = """
 EXISTS (SELECT 1 FROM aiocosid_cell AS m WHERE m.name = 'marker' AND (
@@ -268,10 +270,10 @@ class SqlCommit:
     """The parts of one statement that compares and writes; a dialect assembles them.
 
     Attributes:
-        found: rows that have to exist, as ``table WHERE condition``, each with its lock clause:
-            first those that are only compared, then the others in the same order in every process.
+        found: rows that must exist, as ``table WHERE condition``, each with its lock clause.  Rows
+            that are only compared come first, then the others, in the same order in every process.
         missing: rows that must not exist; they cannot be locked.
-        writes: the writes; of two sessions that create the same row one fails.
+        writes: the writes; if two sessions create the same row, one of them fails.
         values: the parameters, and ``identity``.
     """
 
@@ -285,18 +287,19 @@ class SqlCommit:
 class Dialect:
     """The statements of one database.
 
-    Each is atomic by itself.  Parameters are by name: ``:name``, on MySQL ``%(name)s``.  A
-    statement that adds to or raises a counter returns no row, or fails with `OutOfRangeError`, if
+    Each statement is atomic by itself.  Parameters are named: ``:name``, or ``%(name)s`` on MySQL.
+    A statement that adds to or raises a counter returns no row, or fails with `OutOfRangeError`, if
     the counter is missing or holds no integer.
 
     Attributes:
-        schema: () returns the name of each of `OBJECTS` that is there, and the witness's text.
-        create: builds the statement of a `Creation`, which changes nothing if others were faster.
+        schema: () returns the name of each of `OBJECTS` that exists, and the witness's text.
+        create: builds the statement of a `Creation`, which changes nothing if another session was
+            faster.
         note_counters: () writes the cell ``counters`` if there are counters and a marker.
-        is_emptied: () returns a row if the cell is there under the marker, and no counter is.
+        is_emptied: () returns a row if the cell exists under the marker, but no counter does.
         is_created_on_use: whether the first statement that needs a missing table creates it.
-        add: (name, step, and first, if it creates) adds ``step`` to a counter, or creates it at
-            ``first``, if that is allowed, and returns ``last_max_id``.  If it may create, it also
+        add: (name, step, and first if it creates) adds ``step`` to a counter, or creates it at
+            ``first`` if that is allowed, and returns ``last_max_id``.  A creating statement also
             does what ``note_counters`` does.
         raise_to: (name, above) raises or creates a counter, and returns ``last_max_id`` and
             ``last_fetch_time``.
@@ -309,32 +312,32 @@ class Dialect:
             name, value and ``written_ms`` of the cells ``marker``, ``namespaces``, ``count``,
             ``space`` and ``mine``, and of each whose name is
             between ``records`` and ``records_end`` or ``owns`` and ``owns_end``; ``'machine'``,
-            name, instance, machine id and stamp of each row of the namespace, all at one moment. 
+            name, instance, machine id and stamp of each row of the namespace, all at one moment.
             Unless ``is_complete``, of the records only ``record`` and those about the instance's
             rows, of the own cells those of the value ``own``, and of the rows only the instance's,
             and the machine id's.
         now: the store's clock in milliseconds.
-        is_open: the condition that all compared rows are unchanged: every write depends on it.
-        parameter: writes a parameter by its name and value.
-        key: writes a text as the name of a cell.
+        is_open: the condition that all compared rows are unchanged; every write depends on it.
+        parameter: formats a parameter from its name and value.
+        key: formats a text as the name of a cell.
         same: compares a column with a parameter.
-        number: the type that a text with a number is cast to; empty where no other process writes
-            meanwhile.
+        number: the type to which a text with a number is cast; empty where no other process can
+            write meanwhile.
         source: the FROM clause of a SELECT without a table.
         shared: locks a row that is only compared.
         exclusive: locks a row that is written.
-        commit: builds the statement of an `SqlCommit`.  It writes all, and returns a row, if the
-            identity and all that was read are unchanged.
+        commit: builds the statement of an `SqlCommit`.  It writes everything and returns a row if
+            the identity and all rows that were read are unchanged.
         conflicts: codes of the errors that mean a conflict; see `code_of`.
-        undone: those of them that mean that the server has rolled the whole statement back, so that
-            it can be sent again at once.
+        undone: the conflict codes for which the server rolled the whole statement back, so that it
+            can be sent again at once.
         namespaces: () returns the namespaces that have a machine id or a cell.
         version: () returns the server's name and version, as one text.
-        migrators: () returns the tables in which a tool for migrations keeps its state, in the
-            schema of the store's own tables.
-        settings: () each returns names and values of settings that may lose grants; a table is
-            ``table NAME``, with the kind of its storage.
-        rules: the good values of these settings.
+        migrators: () returns the tables in which a migration tool keeps its state, in the schema of
+            the store's own tables.
+        settings: () each returns the names and values of settings that may lose grants; a table
+            appears as ``table NAME``, with its storage engine or persistence.
+        rules: the safe values of these settings.
     """
 
     schema: str

@@ -1,7 +1,7 @@
 """Decides whether a store's settings keep what it has granted.
 
-A backend only asks its server; the values that are good stand here, one table for each server.  A
-value that is not among them is a weakness; one that the server does not tell is unproved.
+A backend only asks its server; this module has the safe values, in one table for each server.  Any
+other value gives a warning; a value that the server does not tell is unproved.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary, ref
 
 from ..abc import ServerInfo
 from ..errors import InvalidArgumentError, StoreError
+from ..errors.base import one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,23 +37,24 @@ __all__ = (
 logger = logging.getLogger("aiocosid")
 
 Durability: TypeAlias = Literal["warn", "refuse", "ignore"]
-"""What to do about a store that is not proved to keep what it has granted: log its
-durability_warnings once, refuse to hand out ids, or ignore it.
+"""What to do about a store that is not known to keep what it has granted: log its durability
+warnings once, refuse to issue ids, or ignore it.
 """
 
 DEMANDS: Final[tuple[Durability, ...]] = ("warn", "refuse", "ignore")
 
 
 class Rule(NamedTuple):
-    """The good values of one setting.
+    """The safe values of one setting.
 
     Attributes:
-        setting: its name; with a ``*`` at its end, each that begins so, of which there may be none.
-        good: the values that lose nothing; with a ``*`` at the end, each that begins so.
-        loss: what may be lost otherwise.
+        setting: the setting's name; with a ``*`` at the end, every setting with that prefix, if
+            any.
+        good: the values that lose nothing; with a ``*`` at the end, every value with that prefix.
+        loss: what other values may lose.
         remedy: what to set.
-        if_set: the name and value of another setting, without which this one does not matter.
-        at_least: a number that is good, as each above it.
+        if_set: the name and values of another setting; without those, this setting does not matter.
+        at_least: the lowest number that is safe; all higher numbers are safe too.
     """
 
     setting: str
@@ -70,30 +72,30 @@ class Rule(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What follows from a server's settings; it is proved to be durable if both are empty.
+    """The findings about a server's settings; it is known to be durable if both are empty.
 
     Attributes:
         durability_warnings: a text for each setting that may lose grants: its value, what may be
-            lost, what to set.
-        unproved: a text for each that the server did not tell.
+            lost, and what to set.
+        unproved: a text for each setting that the server did not tell.
     """
 
     durability_warnings: tuple[str, ...] = ()
     unproved: tuple[str, ...] = ()
 
     def facts(self, version: str) -> ServerInfo:
-        """Return them as a server's report, with its version."""
+        """Return the findings as a server's report, with its version."""
         return ServerInfo(
             version=version, durability_warnings=self.durability_warnings, unproved=self.unproved
         )
 
 
 def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Findings:
-    """Compare a server's settings with the good ones.
+    """Compare a server's settings with the safe ones.
 
     Args:
-        rules: the good values.
-        settings: name and value of each setting that the server has told.
+        rules: the safe values.
+        settings: name and value of each setting that the server told.
     """
     told = {f"{name}": f"{value}" for name, value in settings}
     durability_warnings: list[str] = []
@@ -119,9 +121,10 @@ def _matches(pattern: str, text: str) -> bool:
 
 
 _AGAIN: Final = "and their ids are issued again"
-_TABLE: Final = "table *"  # how the SQL backends name the tables
+_TABLE: Final = "table *"  # the SQL backends' names for tables
 
-# PostgreSQL.  Not `local` and `remote_write`: a synchronous standby may lack the commit.
+# PostgreSQL.  `local` and `remote_write` are not safe, because a synchronous standby may lack the
+# commit.
 _POWER_CUT: Final = "a power cut may damage the database, and ids are issued again"
 POSTGRES: Final = (
     Rule(
@@ -141,7 +144,7 @@ POSTGRES: Final = (
 )
 
 # MySQL and MariaDB.  Semi-synchronous replication falls back to asynchronous after its timeout; the
-# largest that MySQL accepts, 49 days, never comes.
+# largest timeout that MySQL accepts, 49 days, is never reached.
 _ENOUGH_MS: Final = 2**32 - 1
 _FALL_BACK: Final = (
     f"replication becomes asynchronous then, so a fail-over loses the last grants, {_AGAIN}"
@@ -220,7 +223,7 @@ def _eviction(what: str, *good: str) -> Rule:
 
 _WITH_LOG: Final = ("appendonly", ("yes",))
 REDIS: Final = (
-    # Keys that never expire are safe from the others.
+    # Keys that never expire are safe from all other policies.
     _eviction("a counter", "volatile-*")._replace(if_set=("maxmemory", ("set",))),
     Rule(
         "appendonly",
@@ -252,11 +255,12 @@ REDIS: Final = (
 )
 
 
-# Counters of a second expire, and the log does not matter to them: their fence notices a restart.
+# Counters of a second expire, and the append-only file does not matter to them, because their fence
+# detects a restart.
 REDIS_SEQUENCES: Final = (_eviction("the counter of a second"),)
 
 
-# Servers that do not tell.
+# Servers that do not tell their settings.
 _UNTOLD: Final = f"a power cut, or a crash of the operating system, loses the last grants, {_AGAIN}"
 ETCD: Final = (Rule("unsafe-no-fsync", (), _UNTOLD, "start no member with --unsafe-no-fsync"),)
 ZOOKEEPER: Final = (Rule("forceSync", (), _UNTOLD, "leave it at yes on each server"),)
@@ -277,41 +281,41 @@ NATS: Final = (
 )
 
 
-# Users' clients and pools whose settings were checked, to warn once for each.
+# Users' clients and pools whose settings were checked, so that each causes one warning.
 _looked_at: WeakKeyDictionary[Any, None] = WeakKeyDictionary()
 
 
 class DurabilityCheck:
     """Checks the settings once for each store object, at its first call.
 
-    There is one warning for each user's client, however many distributors use it.
+    Each user's client causes one warning, however many distributors use it.
 
     Attributes:
-        is_due: whether the check is still to be done.
-        durability_warnings: what it has found; None before.
+        is_due: whether the check has not been done yet.
+        durability_warnings: the warnings that the check found; None before it has run.
     """
 
     __slots__ = ("__weakref__", "_client", "_demand", "durability_warnings", "is_due")
 
     def __init__(self, demand: Durability = "warn", client: object = None) -> None:
-        """Set what to do.
+        """Set what to do about the findings.
 
         Args:
             demand: what to do.
-            client: the user's client or pool, if it is one.
+            client: the user's client or pool; None for a client from a URL.
 
         Raises:
-            InvalidArgumentError: ``demand`` is none of the words.
+            InvalidArgumentError: ``demand`` is not one of the three words.
         """
         if demand not in DEMANDS:
-            raise InvalidArgumentError("durability", demand, expected=f"one of {DEMANDS}")
+            raise InvalidArgumentError("durability", demand, one_of(DEMANDS, demand))
         self._demand = demand
         self._client = None if client is None else ref(client)
         self.is_due: bool = demand != "ignore" and self._is_first()
         self.durability_warnings: tuple[str, ...] | None = None
 
     def _is_first(self) -> bool:
-        """Whether no other store has warned of this client."""
+        """Whether no other store has warned about this client."""
         return self._demand != "warn" or self._borrowed() not in _looked_at
 
     def _borrowed(self) -> object:
@@ -319,14 +323,14 @@ class DurabilityCheck:
         return self if client is None else client
 
     def judge(self, label: str, found: Findings) -> None:
-        """Warn of durability_warnings, or raise because of them or of what could not be asked.
+        """Log the durability warnings, or raise because of them or of what could not be asked.
 
         Args:
             label: the store in messages.
-            found: what follows from its settings.
+            found: the findings about its settings.
 
         Raises:
-            StoreError: it is not proved to be durable, and the demand is "refuse".
+            StoreError: the store is not known to be durable, and the demand is "refuse".
         """
         self.durability_warnings = found.durability_warnings
         reasons = (*found.durability_warnings, *found.unproved)
@@ -334,7 +338,7 @@ class DurabilityCheck:
             reason = f"durability='refuse' refuses it: {'; '.join(reasons)}"
             remedy = "set what it names, let the store ask for it, or allow it with"
             raise StoreError(label, reason, remedy=f"{remedy} durability='warn'")
-        is_first = self.is_due and self._is_first()  # else a concurrent call has logged it
+        is_first = self.is_due and self._is_first()  # otherwise a concurrent call has logged it
         self.is_due = False
         if self._demand == "warn":
             _looked_at[self._borrowed()] = None

@@ -1,4 +1,4 @@
-"""Reads SQLAlchemy's URLs, and creates an engine from a URL of ours."""
+"""Reads SQLAlchemy URLs, and creates an engine from one of aiocosid's URLs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ try:
     from sqlalchemy import URL, event, make_url
     from sqlalchemy.exc import SQLAlchemyError
     from sqlalchemy.ext.asyncio import create_async_engine
-except ImportError as _exc:  # SQLAlchemy says no more if greenlet is missing
+except ImportError as _exc:  # SQLAlchemy gives no details if greenlet is missing
     raise MissingExtraError(_exc.name or "greenlet", extra="sqlalchemy") from _exc
 
 if TYPE_CHECKING:
@@ -39,26 +39,26 @@ _DIALECTS: Final[dict[str, DialectName]] = {
     "postgresql": "postgresql",
     "sqlite": "sqlite",
 }
-# The extras of drivers that have no store of their own.
+# The extras that install the drivers.
 _EXTRAS: Final = {"asyncmy": "mysql", "asyncpg": "postgres"}
 
-# By driver.  Timeouts are in seconds, below the 2 s of a generator's call: for connecting, and on
-# SQLite for a lock.
+# Options by driver.  Timeouts are in seconds and below the 2 s timeout of a generator's call; they
+# are for connecting or, on SQLite, for waiting for a lock.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "aiomysql": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
     "aiosqlite": {"timeout": BUSY_TIMEOUT},
     "asyncmy": {"connect_timeout": CONNECT_TIMEOUT, "init_command": SESSION},
     "asyncpg": {"timeout": CONNECT_TIMEOUT},
-    "psycopg": {"connect_timeout": 2},  # the least that it accepts
+    "psycopg": {"connect_timeout": 2},  # the lowest value that it accepts
 }
 
 _FORM: Final = (
-    "postgresql+asyncpg://user:password@host/database, with postgresql+psycopg, "
+    "must look like postgresql+asyncpg://user:password@host/database, with postgresql+psycopg, "
     "mysql+asyncmy, mysql+aiomysql, or sqlite+aiosqlite:///ids.db"
 )
 _NO_COMMAND: Final = (
-    "a URL without init_command, which aiocosid sets to make its own sessions strict; "
-    "an engine of yours may have one"
+    "cannot have init_command, which aiocosid sets to make its own sessions strict; "
+    "give an engine of yours, which may have one"
 )
 
 
@@ -66,37 +66,36 @@ def dialect_of(url: URL) -> DialectName:
     """Return an engine's SQL dialect.
 
     Raises:
-        InvalidArgumentError: a dialect that is not supported.
+        InvalidArgumentError: the dialect is not supported.
     """
     name = url.get_backend_name()
     if name not in _DIALECTS:
-        expected = f"an engine on one of {', '.join(_DIALECTS)}"
-        raise InvalidArgumentError("engine", name, expected=expected)
+        raise InvalidArgumentError("engine", name, f"must be on {' or '.join(_DIALECTS)}")
     return _DIALECTS[name]
 
 
 def label_of(url: URL) -> str:
-    """Name the database, without credentials."""
+    """Return the database's name for messages, without credentials."""
     name = dialect_of(url)
     place = URL.create(name, host=url.host, port=url.port, database=url.database)
     return f"{name} {url.database if name == 'sqlite' else str(place).partition('://')[2]}"
 
 
 def text_of(url: object) -> str:
-    """Return a URL as text; ``str`` of SQLAlchemy's object would hide the password."""
+    """Return a URL as text, with its password, which ``str`` of SQLAlchemy's object would hide."""
     if not isinstance(url, str):
         raise _refused(type(url).__name__)
     return url
 
 
 def engine_of(url: str) -> AsyncEngine:
-    """Create an engine in autocommit; nothing is opened yet.
+    """Create an engine in autocommit mode; nothing is opened yet.
 
     Raises:
         InvalidArgumentError: the URL is malformed, or names an unsupported database or driver; the
-            message holds no part that may be secret.
+            message shows no part that may be secret.
         MissingExtraError: the driver is not installed.
-        UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
+        UnsupportedRuntimeError: the driver is not installed, and no aiocosid extra installs it.
     """
     try:
         parsed = make_url(text_of(url))
@@ -129,12 +128,12 @@ def engine_of(url: str) -> AsyncEngine:
     except InvalidArgumentError:
         raise
     except (SQLAlchemyError, AttributeError, TypeError, ValueError):
-        # Their messages may hold a part of the password.
+        # Their messages may contain a part of the password.
         raise _refused(url) from None
 
 
 def _open_only(_dialect: object, _record: object, args: list[Any], more: dict[str, Any]) -> None:
-    """Keep SQLite from creating a missing file; SQLAlchemy keeps the arguments."""
+    """Keep SQLite from creating a missing file; SQLAlchemy passes the changed arguments on."""
     if not more.get("uri"):
         args[0], more["uri"] = uri_of(os.path.abspath(args[0])), True  # noqa: PTH100
 
@@ -144,7 +143,7 @@ def _is_in_memory(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and file.startswith((":memory:", "file:"))
 
 
-def _refused(url: object, expected: str = _FORM) -> InvalidArgumentError:
+def _refused(url: object, rule: str = _FORM) -> InvalidArgumentError:
     scheme = f"{url}".partition(":")[0]
-    # The rest may hold a password.
-    return InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+    # The rest may contain a password.
+    return InvalidArgumentError("url", f"{scheme}:...", rule)

@@ -1,7 +1,7 @@
 """Runs the statements of the SQL stores on a driver's connection or pool; translates its errors.
 
-Errors are translated by tables of codes; SQLAlchemy's wrap the drivers' own.  No driver is imported
-here: their errors are recognised by attributes, or by class names.
+Tables of codes translate the errors; SQLAlchemy's errors wrap those of the drivers.  This module
+imports no driver: it recognises errors by attributes or class names.
 """
 
 from __future__ import annotations
@@ -66,46 +66,47 @@ _MISTAKES: Final = (
 )
 
 REPLACED: Final = "user-defined function raised exception"
-"""SQLite's text if the file's identity cannot be determined any more; see `_sqlite`."""
+"""SQLite's message if the file's identity can no longer be determined; see `_sqlite`."""
 
 
 class OutOfRangeError(StoreError):
-    """A number does not fit its column; nothing was written.  Never leaves the stores."""
+    """A number does not fit its column; nothing was written.  It never leaves the stores."""
 
 
-# The server is read-only, since the primary moved.
+# The server is read-only because the primary moved.
 _READ_ONLY: Final[frozenset[str | int]] = frozenset({"25006", "55000", 1290, 1792, 1836})
 
 _NO_TABLE: Final = frozenset({"42P01", 1146})
 
-# By SQLSTATE, where the longest prefix counts; by MySQL's numbers, from a hundred on; by SQLite's,
-# below a hundred.
+# Errors by their codes: texts are SQLSTATEs, of which the longest matching prefix counts; numbers
+# from 100 are MySQL's, and numbers below 100 are SQLite's.
 _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
     StoreAuthenticationError: frozenset(
         {
-            *("0P", "28", "42501"),  # no such role, no privilege
-            *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),  # no such right, user or host
-            *(1820, 1862, 3118),  # the password has expired, the account is locked
+            *("0P", "28", "42501"),  # no such role, or no privilege
+            # No such privilege, user or host.
+            *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),
+            *(1820, 1862, 3118),  # the password has expired, or the account is locked
             *(sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
         }
     ),
-    OutOfRangeError: frozenset({"22003", 167, 1264, 1690}),  # 167: of an AUTO_INCREMENT
+    OutOfRangeError: frozenset({"22003", 167, 1264, 1690}),  # 167 is from AUTO_INCREMENT
     StoreUnavailableError: frozenset(
         {
             *_READ_ONLY,
-            "08",  # the connection was lost or refused; also all of PgBouncer's
-            "40",  # rolled back, nothing was written: conflict or deadlock
+            "08",  # the connection was lost or refused; also all PgBouncer errors
+            "40",  # a conflict or deadlock was rolled back; nothing was written
             "53",  # out of connections, memory or disk
             "55P03",  # lock_timeout
-            "57",  # starting, shutting down, cancelled by the administrator
-            "58",  # the server's own input or output
-            *(1020, 1205, 1213),  # nothing was written: a deadlock, or a lock that was not free
+            "57",  # starting, shutting down, or cancelled by the administrator
+            "58",  # an I/O error of the server
+            *(1020, 1205, 1213),  # a deadlock or a busy lock; nothing was written
             *(1021, 1037, 1038, 1041, 1114),  # out of disk or memory
-            *(1040, 1129, 1203, 1226),  # too many connections, or errors
+            *(1040, 1129, 1203, 1226),  # too many connections or errors
             *(1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 4031),  # ended by the server
             *(1158, 1159, 1160, 1161, 1184),  # the network
-            *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, a changed table
-            *(0, *range(2000, 3000)),  # MySQL's drivers' own: not connected, or not any more
+            *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, or a changed table
+            *(0, *range(2000, 3000)),  # from MySQL's drivers: not, or no longer, connected
             *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
             *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM),
             *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA),
@@ -115,7 +116,7 @@ _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
 }
 _BY_CODE: Final = {code: kind for kind, codes in _MEANINGS.items() for code in codes}
 
-# For errors without a code; the last four are asyncpg's, asyncmy's and SQLAlchemy's own.
+# Class names of errors without a code; the last four are from asyncpg, asyncmy and SQLAlchemy.
 _OUTAGES: Final = frozenset(
     {
         *("OSError", "EOFError", "TimeoutError", "OperationalError", "InterfaceError"),
@@ -123,37 +124,38 @@ _OUTAGES: Final = frozenset(
     }
 )
 
-# libpq has no SQLSTATE before there is a connection.
+# libpq reports no SQLSTATE before there is a connection.
 _NOT_LET_IN: Final = re.compile(
     r"password authentication failed|no password supplied|no pg_hba\.conf entry"
     r'|role ".*" does not exist|authentication failed for user|permission denied for database'
 )
 
-# The name of a table, in a message of any language: quoted, with or without a schema.
+# A quoted table name, with or without a schema, in a message in any language.
 _TABLE: Final = re.compile(
     r"""["'`«»„](?:[^"'`«»„“.]+\.)?(\w+)["'`«»“]|^no such table: (?:\w+\.)?(\w+)"""
 )
 
 
 def code_of(exc: BaseException | None) -> str | int | None:
-    """Return the driver's code for an error: an SQLSTATE, a number of MySQL's or SQLite's, or None.
+    """Return the driver's code for an error: an SQLSTATE, a MySQL or SQLite number, or None.
 
-    For SQLite it is the primary code; the extended one is in the higher bits.
+    For SQLite it is the primary code; the higher bits, which hold the extended code, are dropped.
     """
     found: Any = getattr(exc, "orig", None) or exc
     if isinstance(found, sqlite3.Error):
         return getattr(found, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     number: Any = next(iter(getattr(found, "args", ())), None)
     is_mysql = type(found).__module__.split(".")[0] in {"aiomysql", "asyncmy", "pymysql"}
-    if is_mysql and type(number) is int:  # both are like PyMySQL; its SQLSTATEs are too coarse
+    # Both drivers follow PyMySQL, whose SQLSTATEs are too coarse.
+    if is_mysql and type(number) is int:
         return number
     return getattr(found, "sqlstate", None) or None
 
 
 def is_stale(exc: BaseException | None) -> bool:
-    """Return whether another connection may succeed where this one cannot any more.
+    """Return whether another connection may succeed where this one no longer can.
 
-    Its server has become read-only because the primary moved, or its file was replaced.
+    The server has become read-only because the primary moved, or the file was replaced.
     """
     return code_of(exc) in _READ_ONLY or _is_replaced(getattr(exc, "orig", None) or exc)
 
@@ -163,12 +165,12 @@ def _is_replaced(found: object) -> bool:
 
 
 def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError:
-    """Return the error of aiocosid for one of a driver or SQLAlchemy.
+    """Return the aiocosid error for an error of a driver or SQLAlchemy.
 
     Args:
         label: the store in messages.
         exc: the driver's error.
-        path: the file that could not be opened, to find out why.
+        path: the file that could not be opened, to find the reason.
     """
     found: Any = getattr(exc, "orig", None) or exc
     for each in (found, found.__cause__):
@@ -192,7 +194,7 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
 
 
 def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[StoreError]:
-    if code == "0A000" and "cached" in reason:  # a table was changed; it is prepared again
+    if code == "0A000" and "cached" in reason:  # a table changed; the statement is prepared again
         return StoreUnavailableError
     if isinstance(code, str):
         return _BY_CODE.get(code) or _BY_CODE.get(code[:2], StoreError)
@@ -224,32 +226,32 @@ def _cannot_open(label: str, path: str, reason: str) -> StoreError:
 
 
 def _reason(found: BaseException) -> str:
-    """Return its own message, without the statement and its values."""
+    """Return an error's own message, without the statement and its values."""
     text = next((each for each in found.args if isinstance(each, str) and each), "")
     fallback = "no answer" if isinstance(found, TimeoutError) else type(found).__name__
     return text.strip().partition("\n")[0] or fallback
 
 
-# The SQLSTATE of the warning, 01000, is also that of any warning of a trigger; its text is
-# translated.
+# The warning's SQLSTATE, 01000, does not identify it, because any trigger's warning has it too; and
+# its text is translated.  So it is recognised by its source file.
 _SOURCE: Final = "syncrep.c"
 
 
 @contextmanager
-def confirmed(label: str, driver: Any) -> Generator[None]:  # noqa: ANN401 - of any driver
-    """Raise if a standby has not confirmed what is written within, and no error is raised there.
+def confirmed(label: str, driver: Any) -> Generator[None]:  # noqa: ANN401 - any driver's
+    """Raise at the end if a standby has not confirmed a write, unless another error was raised.
 
-    Both drivers call the listener before they return the reply.  It is taken off in any case, so
-    that the pool gets the connection as it was.
+    Both drivers call the listener before they return the reply.  The listener is always removed, so
+    that the pool gets the connection back unchanged.
 
     Args:
         label: the store in messages.
-        driver: a connection of asyncpg or psycopg; any other has no such warning.
+        driver: a connection of asyncpg or psycopg; other drivers have no such warning.
 
     Raises:
         StoreUnavailableError: the write may be lost in a fail-over; its grant must not be used.
     """
-    # asyncpg's, psycopg's
+    # The first pair is asyncpg's, the second psycopg's.
     kinds = ("log_listener", "server_source_filename"), ("notice_handler", "source_file")
     kind, source = next((each for each in kinds if hasattr(driver, f"add_{each[0]}")), ("", ""))
     if not kind:
@@ -278,28 +280,28 @@ def confirmed(label: str, driver: Any) -> Generator[None]:  # noqa: ANN401 - of 
 
 CONNECT_TIMEOUT: Final = 1.5  # seconds, for all hosts: below the 2 s of a generator's call
 TEAR_TIMEOUT: Final = 0.5  # seconds that a driver may delay a cancelled caller
-MAX_CONNECTIONS: Final = 4  # of a pool of ours; further calls wait
+MAX_CONNECTIONS: Final = 4  # in a pool that aiocosid opens; further calls wait
 
 PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
-"""A parameter by its name, in a statement that has casts."""
+"""A named parameter, in a statement that may contain casts."""
 
 Row = Any
-"""A driver's row; its columns by number."""
+"""A driver's row, indexed by column number."""
 
 _Pool = Any  # the drivers' own annotations are incomplete
 _Session = Any
 
 
 class Executor(Link[Any], ABC):
-    """Runs one statement on a connection, the user's or its own, and returns its rows.
+    """Runs one statement on the user's connection or its own, and returns the rows.
 
-    With a `Dialect` it is all that a driver needs to become a store.
+    An executor and a `Dialect` are all that a driver needs to become a store.
 
-    A statement is a transaction of its own, and is durable when the call returns.  A cancelled call
-    may have taken effect; no later call gets its reply.
+    Each statement is its own transaction, and is durable when the call returns.  A cancelled call
+    may have taken effect; no later call receives its reply.
 
     Attributes:
-        label: names the server or file in messages, without credentials.
+        label: the server's or file's name in messages, without credentials.
     """
 
     __slots__ = ("label",)
@@ -313,14 +315,14 @@ class Executor(Link[Any], ABC):
         """Run one statement and return all its rows.
 
         Args:
-            statement: in the driver's own notation.
-            **values: by name.
+            statement: the statement in the driver's own notation.
+            **values: the parameters by name.
 
         Raises:
             OutOfRangeError: a result does not fit its column.
             StoreUnavailableError: the store cannot be reached or does not answer.
             StoreError: the store refuses.
-            ForkedError: the connection is the parent process's.
+            ForkedError: the connection belongs to the parent process.
             WrongLoopError: the connection is in use on another event loop.
         """
 
@@ -329,16 +331,16 @@ class Executor(Link[Any], ABC):
 
 
 class PoolDriver(NamedTuple):
-    """What differs between the drivers of pools.
+    """The parts in which drivers with pools differ.
 
     Attributes:
-        label: names the server in messages.
+        label: the server's name in messages.
         run: (connection, statement, values) runs a statement.
         release: (pool, connection, error) returns a connection to the pool, or drops it if its
             statement failed or was cancelled.
-        disconnect: closes a pool of ours; see `OwnedConnection`.
-        salvage: likewise, for a closed event loop.
-        silence: likewise, for a forked child.
+        disconnect: closes a pool that aiocosid opened; see `OwnedConnection`.
+        salvage: handles such a pool on a closed event loop; see `OwnedConnection`.
+        silence: silences such a pool in a forked child; see `OwnedConnection`.
         acquire: takes a connection from the pool, or opens one.
         foreign: wraps a statement for a user's session.
     """
@@ -354,7 +356,7 @@ class PoolDriver(NamedTuple):
 
 
 class PoolExecutor(Executor):
-    """Runs on a driver's pool, whose connections run one statement at a time each."""
+    """Runs statements on a driver's pool, whose connections each run one statement at a time."""
 
     __slots__ = ("_driver", "_is_own")
 
@@ -366,13 +368,13 @@ class PoolExecutor(Executor):
         connect: Callable[[], Awaitable[_Pool]] | None = None,
         place: str = "",
     ) -> None:
-        """Run on a pool; nothing is sent yet.
+        """Use a pool; nothing is sent yet.
 
         Args:
             driver: the driver.
             pool: the user's pool.
-            connect: creates one of our own instead.
-            place: the servers of that, without credentials.
+            connect: creates a pool if the user has none.
+            place: the servers of that pool, without credentials.
         """
         label = f"{driver.label} {place}".rstrip()
         self._driver, self._is_own = driver, connect is not None
@@ -401,7 +403,7 @@ class PoolExecutor(Executor):
         generation, driver = fork.generation, self._driver
         connection = await driver.acquire(pool)
         try:
-            # The process may have forked while this waited.
+            # The process may have forked during the wait.
             fork.ensure_own(generation, f"the connection to {self.label}")
             if not self._is_own:
                 statement = driver.foreign(statement)

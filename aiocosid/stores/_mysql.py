@@ -1,21 +1,21 @@
 """The statements of the MySQL and MariaDB stores.
 
-No driver is imported here.  The statements are in the notation that asyncmy, aiomysql and PyMySQL
-share: ``%(name)s`` for a value given by name, any number of times, ``;`` between statements, and no
-other ``%``.  `run` runs one on a cursor of either asyncio driver, whose connection SQLAlchemy has
-as ``driver_connection``; both accept several statements in one text.
+This module imports no driver.  The statements use the notation that asyncmy, aiomysql and PyMySQL
+share: ``%(name)s`` for a named value, which may occur several times, ``;`` between statements, and
+no other ``%``.  `run` executes one on a cursor of either asyncio driver, whose connection
+SQLAlchemy exposes as ``driver_connection``; both drivers accept several statements in one text.
 
 A single statement is atomic by itself.  MySQL has neither ``RETURNING`` nor writes in a ``WITH``,
-so some steps take several statements: they are one text with a transaction in it (`atomic`).  The
-server gets all of it in one round trip and does not wait for the client in between, so a client
-that stops in the middle holds no lock.  If a statement fails, the server runs none after it, and
-the client drops the connection, which rolls the transaction back.  If the reply is lost, the
-transaction was committed as a whole or not at all, as with any statement.  The statements share
-values in variables of the session, which each text sets before it reads them: ``@aiocosid`` is 1 as
-long as all conditions hold, else 0.
+so some steps need several statements, which are sent as one text that contains a transaction
+(`atomic`).  The server receives all of it in one round trip and does not wait for the client in
+between, so a client that stops half-way holds no lock.  If a statement fails, the server runs none
+after it, and the client drops the connection, which rolls the transaction back.  If the reply is
+lost, the transaction was committed as a whole or not at all, as with any statement.  The statements
+share values in session variables, which each text sets before it reads them: ``@aiocosid`` is 1
+while all conditions hold, else 0.
 """
 
-# ruff: noqa: S608 - put together from pieces of this file alone
+# ruff: noqa: S608 - the statements are assembled from constants of this file only
 
 from __future__ import annotations
 
@@ -46,22 +46,21 @@ if TYPE_CHECKING:
 
 __all__ = ("COMMIT", "MYSQL", "SESSION", "in_foreign_session", "run", "same_text")
 
-LOCK_WAIT: Final = 2  # seconds; no caller waits longer
+LOCK_WAIT: Final = 2  # seconds; no call waits longer
 
 ALL_ROWS: Final = 2**64 - 1  # the server's default
 
 COMMIT: Final = "COMMIT AND NO CHAIN NO RELEASE"
-"""Independent of ``completion_type``, which may start a new transaction that nothing would commit.
-"""
+"""A commit that ignores ``completion_type``, which may start a transaction that nothing commits."""
 
 SESSION: Final = f"""
 SET sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',
     innodb_lock_wait_timeout = {LOCK_WAIT}, lock_wait_timeout = {LOCK_WAIT},
     completion_type = 0, sql_select_limit = {ALL_ROWS}
 """
-"""The settings of our own sessions: a number that does not fit its column is an error, and is not
-truncated; an abandoned call does not wait long for a lock; a commit, the driver's too, begins no
-other transaction; and a result has no row limit.
+"""The settings of aiocosid's own sessions.  A number that does not fit its column is an error and
+is not truncated.  An abandoned call does not wait long for a lock.  A commit, including the
+driver's, starts no other transaction.  A result has no row limit.
 """
 
 MAX_SIGNED: Final = 2**63 - 1
@@ -70,26 +69,27 @@ MAX_SIGNED: Final = 2**63 - 1
 SERVER: Final = """
 SHA2(CONCAT_WS('/', /*!50700 @@server_uuid, */ /*M! @@hostname, @@server_id, @@datadir, */ ''), 256)
 """
-"""The server's identity: MySQL's own UUID; MariaDB has none, so its host, id and data directory."""
+"""The server's identity: MySQL's UUID, or MariaDB's host, id and data directory (it has no UUID).
+"""
 
 
 def atomic(*statements: str) -> str:
-    """Put statements into one transaction; the rows are those of the last one that has some.
+    """Put statements into one transaction, which returns the rows of the last one that has any.
 
     In READ COMMITTED each statement sees what was committed before it began, which it needs if the
-    one before had to wait for a lock; and there are no gap locks, the usual cause of deadlocks.
+    previous one waited for a lock.  There are no gap locks either, the usual cause of deadlocks.
     """
     begin = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"
     return ";\n".join(each.strip() for each in (*begin, *statements, COMMIT))
 
 
 def in_foreign_session(statement: str) -> str:
-    """Wrap a statement to run as in one of our own sessions, and restore the user's settings.
+    """Wrap a statement so that it runs as in aiocosid's own sessions; restore the user's settings.
 
-    The user's session may not be strict, may not be in autocommit, may wait long for locks (for
-    those of tables a day, by default, and all others would wait behind it), and may limit its rows.
-    If it is in a transaction, that one has begun by itself, and is committed, as
-    START TRANSACTION would.
+    The user's session may be neither strict nor in autocommit mode, may wait long for locks (by
+    default a day for table locks, and all others would wait behind it), and may limit its rows.  If
+    it is in a transaction, the transaction began implicitly; it is committed, as START TRANSACTION
+    would do.
     """
     return f"""
 {COMMIT};
@@ -107,10 +107,10 @@ SET sql_mode = @aiocosid_mode, innodb_lock_wait_timeout = @aiocosid_wait,
 
 
 def only_if(condition: str, statement: str) -> str:
-    """Run a statement only if a condition is fulfilled.
+    """Run a statement only if a condition holds.
 
-    Bare CREATE TABLE IF NOT EXISTS fails for a user who may not create tables, even if there is
-    nothing to create.
+    A bare CREATE TABLE IF NOT EXISTS fails for a user without the right to create tables, even if
+    there is nothing to create.
     """
     quoted = " ".join(statement.split()).replace("'", "''")
     return f"""
@@ -124,7 +124,7 @@ DEALLOCATE PREPARE aiocosid
 def create_table(table: str, columns: str) -> str:
     """Create a table.
 
-    Names are compared by their bytes: case and accents make a difference.
+    Names are compared by their bytes, so case and accents matter.
     """
     return f"""
 CREATE TABLE {table} ({columns})
@@ -133,11 +133,11 @@ ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 
 
 async def run(cursor: Any, statement: str, values: Mapping[str, Value]) -> list[Row]:  # noqa: ANN401 - of either driver
-    """Run a statement on a cursor of asyncmy's or aiomysql's, and return its rows.
+    """Run a statement on a cursor of asyncmy or aiomysql, and return its rows.
 
-    Of several statements it returns the rows of the last one that has some; if none has, the value
-    of ``LAST_INSERT_ID`` unless that is 0.  After an error the connection may be in a transaction,
-    or have unread replies: drop it.
+    For several statements it returns the rows of the last one that has any; if none has, the value
+    of ``LAST_INSERT_ID`` unless that is 0.  Drop the connection after an error: it may be in a
+    transaction or have unread replies.
     """
     rows: list[Row] | None = None
     number = 0
@@ -151,16 +151,16 @@ async def run(cursor: Any, statement: str, values: Mapping[str, Value]) -> list[
             break
     if rows is not None:
         return rows
-    # The driver reads it as unsigned.
+    # The driver reads the number as unsigned.
     return [(number if number <= MAX_SIGNED else number - 2**64,)] if number else []
 
 
-# The columns are unsigned, numeric, or signed as in older versions of CosId: the limit is int64 in
-# all cases, and a value that is no integer is refused.
+# The columns may be unsigned, numeric, or signed as in older versions of CosId.  The limit is
+# always int64, and a value that is not an integer is refused.
 _HAS_ROOM: Final = f"last_max_id <= {MAX_SIGNED} - %(step)s AND MOD(last_max_id, 1) = 0"
 
-# MySQL assigns in this order, and each assignment sees those before it.  LAST_INSERT_ID(n) stores a
-# number in the session, and the reply has it; 0 means that the row was not changed.
+# MySQL assigns in this order, and each assignment sees the earlier ones.  LAST_INSERT_ID(n) stores
+# a number in the session and in the reply; 0 means that the row was not changed.
 _ADVANCED: Final = f"""
     last_fetch_time = IF({_HAS_ROOM}, UNIX_TIMESTAMP(), last_fetch_time),
     last_max_id = IF({_HAS_ROOM},
@@ -181,7 +181,7 @@ _ADD: Final = _advance("LAST_INSERT_ID(%(first)s)", _ADVANCED, "@aiocosid > 0")
 
 
 def _noting(condition: str) -> str:
-    """Write the cell that says that there are counters, under the present marker."""
+    """Write the cell that records the existence of counters under the present marker."""
     return f"""
 INSERT INTO {CELL_TABLE} (name, value, written_ms)
 SELECT 'counters', m.value, m.written_ms FROM {CELL_TABLE} AS m
@@ -207,12 +207,13 @@ _RAISED: Final = """
 _RAISE: Final = _advance("%(above)s", _RAISED)
 _FOUND: Final = "SELECT last_max_id, last_fetch_time FROM cosid WHERE name = %(name)s"
 
-# The time when a statement began, independent of the time zone: never later than the renewal that
-# it writes, and never earlier than the moment when the statement was sent.
+# The time when a statement began, independent of the time zone.  It is never later than the renewal
+# that the statement writes, and never earlier than the moment when the statement was sent.
 NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
 
-# The server, the database, and when the table was created: a restored dump is another table. No
-# privilege is needed; the time is in the session's time zone, and therefore converted.
+# The server, the database, and the creation time of the table, because a restored dump is another
+# table.  Reading them needs no privilege.  The time is in the session's time zone, and therefore
+# converted.
 IDENTITY: Final = f"""
 SHA2(CONCAT_WS('/', {SERVER}, DATABASE(), UNIX_TIMESTAMP((
     SELECT t.CREATE_TIME FROM information_schema.TABLES AS t
@@ -233,7 +234,7 @@ _COLUMNS: Final = {
     **COLUMNS,
     TABLE: _cosids(COLUMNS[TABLE], "name"),
     MACHINE_TABLE: f"{_cosids(COLUMNS[MACHINE_TABLE], 'machine_id').rstrip()},\n{_MACHINE_KEYS}",
-    # The names' bytes: a collation would treat some as equal.
+    # Names are stored as bytes: a collation would treat some of them as equal.
     CELL_TABLE: COLUMNS[CELL_TABLE].format("varbinary(1020)"),
 }
 
@@ -243,7 +244,7 @@ _THERE: Final = f"""
 information_schema.TABLES AS t
 WHERE t.TABLE_SCHEMA = DATABASE() AND t.TABLE_NAME IN ({_OBJECTS})
 """
-_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA2(DATABASE(), 256), 32))"  # its name is the server's
+_LOCK: Final = "CONCAT('aiocosid/', LEFT(SHA2(DATABASE(), 256), 32))"  # global on a server
 _LOCK_WAIT: Final = 1  # second
 
 _MARKER: Final = f"""
@@ -254,7 +255,7 @@ SELECT 'marker', CONCAT('{{"identity":"', {IDENTITY}, '","epoch":"', UUID(),
 
 
 def _create(creation: Creation) -> str:
-    """Create tables, witness and marker in this order: a crash between them vouches for nothing."""
+    """Create tables, witness and marker, in this order: a crash half-way leaves no marker."""
     steps = [create_table(each, _COLUMNS[each]) for each in creation.tables]
     if creation.witness:
         view = f"CREATE SQL SECURITY INVOKER VIEW {WITNESS} AS SELECT '{creation.witness}' AS note"
@@ -269,24 +270,24 @@ def _create(creation: Creation) -> str:
 
 
 def _bytes(text: str) -> str:
-    """Return the bytes of a text of any character set."""
+    """Return the bytes of a text in any character set."""
     return f"CAST(CONVERT({text} USING utf8mb4) AS BINARY)"
 
 
 def same_text(one: str, other: str) -> str:
     """Compare names exactly, even where the table's collation treats ``a`` and ``A`` as equal.
 
-    The plain comparison is there for the index.
+    The plain comparison lets MySQL use the index.
     """
     return f"({one} = {other} AND {_bytes(one)} = {_bytes(other)})"
 
 
 def _text(column: str) -> str:
-    """Convert a text of any character set and collation to one that UNION accepts."""
+    """Convert a text in any character set and collation to one that UNION accepts."""
     return f"CONVERT({column} USING utf8mb4) COLLATE utf8mb4_bin"
 
 
-# CosId's columns are unsigned, and MySQL allows no negative result for such a number.
+# CosId's columns are unsigned, and MySQL refuses a negative result for unsigned numbers.
 def _stamp(column: str) -> str:
     return f"CAST(LEAST({column}, {MAX_SIGNED}) AS SIGNED)"
 
@@ -303,7 +304,8 @@ _OF_NAMESPACE: Final = f"SELECT {{}} FROM {MACHINE_TABLE} AS m WHERE m.namespace
 _NOTED: Final = _OF_NAMESPACE.format(f"CONCAT('note/', {_text('m.name')})")
 _READ_CELLS: Final = ("marker", "namespaces", "count", "space", "mine")
 _NAMES: Final = ", ".join(_bytes(f"%({each})s") for each in _READ_CELLS)
-# A row of another namespace that the table's collation treats as equal to ours takes its name, too.
+# This includes a row of another namespace that the table's collation treats as equal, because that
+# row takes up the name.
 _MACHINE: Final = f"""
 {_text("'machine'")}, {_text("m.name")}, IF({_IS_OURS}, {_text("m.instance_id")}, NULL),
     CAST(m.machine_id AS SIGNED), {_stamp("m.last_timestamp")}
@@ -332,7 +334,7 @@ AND (%(is_complete)s <> 0 OR m.machine_id = %(machine_id)s OR {_IS_HELD})
 
 
 _SETTINGS: Final = (
-    # Of a name that the server does not know it shows nothing.
+    # It shows nothing for a name that the server does not know.
     """
 SHOW VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog')
 OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_'
@@ -348,7 +350,7 @@ AND TABLE_NAME IN ({_TABLES})
 def _commit(changes: SqlCommit) -> str:
     counted = "SELECT COUNT(*) INTO @aiocosid FROM"
     locks = (f"{counted} {found} AND @aiocosid > 0 {how}" for found, how in changes.found)
-    # Otherwise one of two that create the same row would get an error.
+    # Otherwise one of two sessions that create the same row would get an error.
     absences = (
         f"{counted} DUAL WHERE @aiocosid > 0 AND NOT EXISTS (SELECT 1 FROM {each})"
         for each in changes.missing
@@ -389,7 +391,7 @@ WHERE {_bytes("LEFT(name, CHAR_LENGTH(%(prefix)s))")} = {_bytes("%(prefix)s")}
     shared="LOCK IN SHARE MODE",
     exclusive="FOR UPDATE",
     commit=_commit,
-    # Also a row that others have created meanwhile, and a lock that was not released in time.
+    # This includes a row that others created meanwhile, and a lock that was not released in time.
     conflicts=frozenset({1020, 1062, 1205, 1213}),
     # A deadlock, or a row that was changed meanwhile.
     undone=frozenset({1020, 1213}),

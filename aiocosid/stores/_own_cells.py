@@ -1,4 +1,4 @@
-"""Machine ids on stores that CosId does not support: each cell is a text under a key of ours."""
+"""Machine ids on stores that CosId does not support: each cell is a text under its own key."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def quoted(name: str) -> str:
 def is_enough(snapshot: Snapshot, need: ReadRequest) -> bool:
     """Return whether a decision can be based on what was read.
 
-    It cannot if only one machine id was read, and another instance holds it, or the caller holds
-    another id.
+    It cannot if only one machine id was read and another instance holds that id, or the caller
+    holds another id.
     """
     holders = {holder for slot in snapshot.slots.values() for holder in slot.holders}
     is_elsewhere = snapshot.own not in {None, need.machine_id}
@@ -65,8 +65,9 @@ class Places:
     Attributes:
         namespace: the namespace.
         root: the prefix of the keys that end with the namespace.
-        marker: the key of the store's marker: the same in each version, whatever else moves.
-        namespaces: the key of the number of namespaces, beside the marker.
+        marker: the key of the store's marker, which is the same in every version, whatever else
+            changes.
+        namespaces: the key of the number of namespaces, next to the marker.
         counts: the prefix of the counts of all namespaces.
         space: the key of the namespace's own cell.
         count: the key of the namespace's count, which is stored with the marker.
@@ -76,8 +77,8 @@ class Places:
     kind: type[Snapshot] = Snapshot
     """The class of the snapshots."""
     is_timed = True
-    """Whether the store knows when a key was written; otherwise it detects expired owners in
-    another way.
+    """Whether the store knows when a key was written; otherwise it detects expired owners another
+    way.
     """
 
     def __init__(self, store: str, start: str, namespace: str) -> None:
@@ -101,7 +102,7 @@ class Places:
 
     @staticmethod
     def namespace_of(key: str, start: str) -> str:
-        """Return the namespace of a key that begins with its `root`."""
+        """Return the namespace of a key that begins with the `root`."""
         return unquote(key.removeprefix(start).split(start[-1])[1])
 
     def slot(self, machine_id: int) -> str:
@@ -109,11 +110,11 @@ class Places:
         return f"{self.slots}{machine_id:08d}"
 
     def own(self, instance: str) -> str:
-        """Return the key of the cell that has an instance's machine id."""
+        """Return the key of the cell that holds an instance's machine id."""
         return f"{self._owns}{quoted(instance)}"
 
     def needed(self, need: ReadRequest) -> list[str]:
-        """Return the keys to read, in addition to all below `root` where those are needed."""
+        """Return the keys to read, in addition to all keys below `root` if those are needed."""
         keys = [self.marker, self.count]
         keys += [self.namespaces] if need.namespaces else []
         if not need.is_complete:
@@ -125,8 +126,8 @@ class Places:
     def texts(self, changes: Changes) -> dict[str, bytes]:
         """Return the texts to write; an empty text removes the key.
 
-        A machine id's text is its record, which names the owner, and its stamp; and unless this is
-        a renewal, the time of the last one.
+        A machine id's text is its record, which names the owner, its stamp and, unless this is a
+        renewal, the time of the last renewal.
         """
         cells = {
             self.marker: changes.marker,
@@ -151,15 +152,15 @@ class Places:
         texts: Mapping[str, bytes],
         written_ms: Mapping[str, int],
         need: ReadRequest,
-        **options: Any,  # noqa: ANN401 - a snapshot's
+        **options: Any,  # noqa: ANN401 - a snapshot's fields
     ) -> Snapshot:
-        """Return the snapshot of what was read.
+        """Return the snapshot of the values that were read.
 
         Args:
             identity: the store's identity.
             texts: the text of each key; an empty text for a missing key.
-            written_ms: when it was written, by the store's clock.
-            need: what had to be read.
+            written_ms: when each text was written, on the store's clock.
+            need: what was requested.
             options: further fields of the snapshot.
 
         Raises:
@@ -206,19 +207,19 @@ class Places:
 
 
 class ShardedPlaces(Places):
-    """Keys with the count in many cells, so that few concurrent hand-outs conflict.
+    """Keys whose count is spread over many cells, so that few concurrent grants conflict.
 
-    Each counts the machine ids of one remainder; the keys begin with `count`.
+    Each cell counts the machine ids of one remainder; the keys begin with `count`.
     """
 
     def needed(self, need: ReadRequest) -> list[str]:
-        """Return the keys to read, in addition to all below `count` and `root` if needed."""
+        """Return the keys to read, in addition to all keys below `count` and `root` if needed."""
         return [key for key in super().needed(need) if key != self.count]
 
     def spread_texts(
         self, snapshot: Snapshot, changes: Changes, before: Mapping[str, bytes]
     ) -> dict[str, bytes]:
-        """Return `texts`, with the counts that have changed instead of the single one."""
+        """Return `texts`, with the changed counts of the cells instead of the single count."""
         texts = self.texts(changes)
         if changes.count is not None:
             del texts[self.count]
@@ -228,7 +229,8 @@ class ShardedPlaces(Places):
                 key, ids = self._shard(shard), noted[shard]
                 text = Count(changes.count.marker_id, ids).text().encode()
                 found = before.get(key, b"")
-                is_first = snapshot.count is None and shard == 0  # a namespace without ids counts
+                # A namespace without ids also counts.
+                is_first = snapshot.count is None and shard == 0
                 if text != found and (ids or found or is_first):
                     texts[key] = text
         return texts

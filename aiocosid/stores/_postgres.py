@@ -1,6 +1,6 @@
 """The URL and the statements of the PostgreSQL store."""
 
-# ruff: noqa: S608 - put together from pieces of this file alone
+# ruff: noqa: S608 - the statements are assembled from constants of this file only
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ __all__ = ("POSTGRES", "dsn_of", "without_durability")
 
 NOW: Final = "floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
 
-# The cluster, the timeline, the database and the table.  A promoted standby is on a new timeline,
-# as is a server that was restored to a point in time; a restored dump is another table.  Not
-# pg_control_checkpoint(): it lags behind a promotion.  No privilege is needed.
+# The cluster, the timeline, the database and the table identify a store.  A promoted standby is on
+# a new timeline, as is a server that was restored to a point in time; a restored dump has another
+# table.  pg_control_checkpoint() is not used because it lags behind a promotion.  Reading these
+# values needs no privilege.
 IDENTITY: Final = f"""
 (SELECT concat_ws('/', s.system_identifier, left(pg_walfile_name(pg_current_wal_lsn()), 8), d.oid,
     '{CELL_TABLE}'::regclass::oid)
@@ -53,7 +54,7 @@ _SECONDS: Final = "extract(epoch from now())::bigint"
 
 
 _NAMES: Final = ", ".join(f"'{each}'" for each in OBJECTS)
-# In the catalogue itself: to_regclass() may not see yet what others have created just before.
+# This reads the catalogue itself: to_regclass() may not yet see what others have just created.
 _FOUND: Final = f"pg_class AS o WHERE o.relname IN ({_NAMES}) AND pg_table_is_visible(o.oid)"
 
 _SCHEMA: Final = f"""
@@ -63,7 +64,7 @@ FROM {_FOUND}
 
 
 def _create(creation: Creation) -> str:
-    """Create tables, witness and marker under a lock; the witness beside the table of counters."""
+    """Create tables, witness and marker under a lock; the witness is in the counters' schema."""
     steps = [f"CREATE TABLE {each} ({COLUMNS[each]});" for each in creation.tables]
     steps = [each.format('varchar(255) COLLATE "C"') for each in steps]
     if MACHINE_TABLE in creation.tables:
@@ -93,17 +94,18 @@ $$
 """
 
 
-# A commit whose wait for a synchronous standby is cancelled succeeds, and only a warning tells: see
-# `confirmed`.  So a session that hides warnings hears them until this transaction has ended.
-# Not a setting of the session: through PgBouncer every transaction may have another one.
+# If a commit's wait for a synchronous standby is cancelled, the commit succeeds, and only a warning
+# tells it: see `confirmed`.  So a session that hides warnings shows them until this transaction
+# ends.  This is not a setting of the session, because PgBouncer may give every transaction another
+# session.
 _AUDIBLE: Final = "set_config('client_min_messages', 'warning', true)"
 
 
 def _counter(first: str, change: str, *, allowed: str = "", result: str = "") -> Advance:
     """Return the statement that creates or changes a counter, and the one that only changes it.
 
-    The column may be numeric, as after a migration from MySQL's unsigned integers: a value that is
-    no integer is refused, and the limit is int64 all the same.
+    The column may be numeric, for example after a migration from MySQL's unsigned integers.  A
+    value that is not an integer is refused, and the limit is still int64.
     """
     change = f"SET {change} WHERE c.last_max_id % 1 = 0"
     result = f"RETURNING c.last_max_id::bigint{result}, {_AUDIBLE}"
@@ -114,14 +116,15 @@ ON CONFLICT (name) DO UPDATE {change} {result}"""
     return Advance(insert, f"UPDATE cosid AS c {change} AND c.name = :name::varchar {result}")
 
 
-# Row security hides the counters of others: then only an empty file is an empty table.
+# Row security can hide other users' counters, so an empty result does not prove an empty table; an
+# empty file does.
 _HAS_COUNTERS: Final = (
     f"({HAS_COUNTERS} OR row_security_active('{TABLE}') AND pg_relation_size('{TABLE}') > 0)"
 )
 _MAY_CREATE: Final = MAY_CREATE.replace(HAS_COUNTERS, _HAS_COUNTERS)
 _IS_THERE: Final = "EXISTS (SELECT 1 FROM cosid WHERE name = :name::varchar)"
 
-# Under a marker without a record a counter that is missing may be created.
+# If there is a marker but no record of counters, a missing counter may be created.
 _NOTED: Final = f"""
 counters AS ({NOTE_COUNTERS.format(counters="SELECT 1")})
 """
@@ -138,8 +141,8 @@ _RAISED: Final = _counter(
 )
 
 
-# Those of this session, whatever role, database or URL has set them; and the tables as it finds
-# them, a temporary one first.
+# The settings as they apply to this session, whether set by role, database or URL, and the tables
+# as the session finds them, a temporary table first.
 _SETTINGS: Final = f"""
 SELECT name::text, current_setting(name::text)
 FROM unnest(ARRAY['synchronous_commit', 'fsync', 'full_page_writes']) AS name
@@ -151,7 +154,7 @@ FROM pg_class WHERE oid IN ({", ".join(f"to_regclass('{each}')" for each in TABL
 
 
 def _commit(changes: SqlCommit) -> str:
-    """Compare the rows after locking them; each is locked only if all before it are unchanged."""
+    """Compare the rows after locking them; lock a row only if all earlier ones are unchanged."""
     parts = ["c0 AS MATERIALIZED (SELECT 1)"]
     for number, (found, how) in enumerate(changes.found, 1):
         before = f"EXISTS (SELECT 1 FROM c{number - 1})"
@@ -180,7 +183,7 @@ POSTGRES: Final = Dialect(
     shared="FOR SHARE",
     exclusive="FOR NO KEY UPDATE",
     commit=_commit,
-    # Two sessions that created the same row; a deadlock; another isolation level than the default.
+    # Two sessions created the same row; a deadlock; or an isolation level other than the default.
     conflicts=frozenset({"23505", "40P01", "40001"}),
     version="SELECT 'PostgreSQL ' || current_setting('server_version')",
     migrators=f"""
@@ -197,10 +200,11 @@ _DURABILITY: Final = re.compile(r"(?<=[?&])durability=([^&]*)(?:&|$)")
 def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], StoreUrl]:
     """Return a URL for asyncpg, the hosts to try, and the parsed URL.
 
-    A host is the driver's arguments in addition to the URL; empty if there is only one host.
+    Each host is a dict of arguments for the driver in addition to the URL; the dict is empty if
+    there is only one host.
 
     Raises:
-        InvalidArgumentError: it is malformed; the message holds no part that may be secret.
+        InvalidArgumentError: the URL is malformed; the message shows no part that may be secret.
     """
     found = read_url(url, SPEC)
     hosts = [{"host": host.name, "port": host.port} for host in found.hosts]
@@ -210,6 +214,6 @@ def dsn_of(url: str) -> tuple[str, list[dict[str, Any]], StoreUrl]:
 
 
 def without_durability(url: str) -> tuple[str, Any]:
-    """Remove our own option from a URL, and return both."""
+    """Remove aiocosid's own option from a URL, and return both."""
     found = _DURABILITY.search(url)
     return _DURABILITY.sub("", url).rstrip("?&"), found[1] if found else "warn"

@@ -1,8 +1,9 @@
-"""Which sequences of a second are granted by a store that keeps a name in one value.  Pure.
+"""Decides which sequences of a second a store grants that keeps each name in one value.  No I/O.
 
-The rules are those of the script for Redis, see `redis._sequence`, with one difference: fence and
-counts are one value here, so neither is lost without the other.  No count has to expire, either:
-the value has those of the seconds that may still be granted, and earlier ones are granted no more.
+The rules are those of the Redis script (see `redis._sequence`) with one difference: fence and
+counts are one value here, so neither is lost without the other.  No count needs to expire either:
+the value has the counts of those seconds that may still be granted, and nothing is granted from
+earlier seconds.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ NUMBERS: Final = ("opens", "kept", "seen", "reach")
 
 @dataclass(frozen=True, slots=True)
 class SequenceRequest:
-    """What a distributor asks for.
+    """The request of a distributor.
 
     Attributes:
-        second: of this second.
-        size: so many sequences.
-        max_sequence: none is higher.
+        second: the second from which sequences are requested.
+        size: how many sequences are requested.
+        max_sequence: the highest sequence.
         tolerance: seconds by which the second may differ from the store's own.
         margin: seconds by which the clocks of two successive stores may differ.
     """
@@ -57,14 +58,14 @@ class SequenceRequest:
 
 
 class SequenceAnswer(NamedTuple):
-    """What a store answers, as the script for Redis does.
+    """The answer of a store, as from the Redis script.
 
     Attributes:
-        status: granted, of this second only; spent; skewed; or fenced.
+        status: granted, always from this second; spent; skewed; or fenced.
         first: the first granted sequence.
-        last: the last one.
+        last: the last granted sequence.
         now: the store's second.
-        opens: the first second that is granted.
+        opens: the first second from which sequences are granted.
     """
 
     status: int
@@ -74,7 +75,7 @@ class SequenceAnswer(NamedTuple):
     opens: int
 
     def reply_to(self, distributor: SequenceDistributor, second: int) -> SequenceReply:
-        """Return it as `SequenceDistributor.grant` does.
+        """Return the answer as `SequenceDistributor.grant` does.
 
         Raises:
             ClockSkewError: the store's clock and the second differ by more than the tolerance.
@@ -90,15 +91,15 @@ class SequenceAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SequenceState:
-    """All that a store keeps of a name.
+    """Everything that a store keeps for a name.
 
     Attributes:
-        identity: the store in which this was written.
-        opens: the fence: what was granted of earlier seconds may have been lost.
-        kept: the first second whose count is kept; no earlier one is granted any more.
+        identity: the identity of the store in which this was written.
+        opens: the fence: grants from earlier seconds may have been lost.
+        kept: the first second whose count is kept; nothing is granted from earlier seconds.
         seen: the highest second that the store's clock has shown.
         reach: the largest tolerance + margin of any distributor.
-        granted: the last sequence granted of each second.
+        granted: the last sequence granted from each second.
     """
 
     identity: str
@@ -110,10 +111,10 @@ class SequenceState:
 
     @classmethod
     def read(cls, text: str) -> tuple[Self, SequenceAnswer]:
-        """Return the state of a text, and the last answer.
+        """Return the state and the last answer from a text.
 
         Raises:
-            ValueError: it is no such text.
+            ValueError: the text has another form.
         """
         try:
             found = json.loads(text)
@@ -125,20 +126,20 @@ class SequenceState:
             raise ValueError(text) from error
 
     def text(self, answer: SequenceAnswer) -> str:
-        """Return it as a text, together with an answer."""
+        """Return the state as a text, together with an answer."""
         return json.dumps(asdict(self) | {"answer": answer})
 
 
 def grant(
     state: SequenceState | None, request: SequenceRequest, identity: str, now: int
 ) -> tuple[SequenceState, SequenceAnswer]:
-    """Decide what is granted.  Pure.
+    """Decide what to grant.  No I/O.
 
     Args:
-        state: what the store has of the name; None if it has nothing, and may have lost it.
-        request: what is asked for.
-        identity: the store's, which another one never has.
-        now: the second of the store's clock.
+        state: the store's state for the name; None if it has none and may have lost it.
+        request: the request.
+        identity: the store's identity, which no other store has.
+        now: the current second on the store's clock.
 
     Returns:
         The new state, and the answer.
@@ -149,7 +150,7 @@ def grant(
     if state is None or before.identity != identity:
         opens = seen + reach + 1
     else:
-        opens = before.opens + reach - before.reach  # a larger reach had put the fence higher
+        opens = before.opens + reach - before.reach  # a larger reach would have set a higher fence
     kept = max(before.kept, seen - reach)
     first_open = max(opens, kept)
     granted = {each: last for each, last in before.granted.items() if each >= first_open}

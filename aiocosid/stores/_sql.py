@@ -1,17 +1,18 @@
 """The backend of the SQL databases: counters and cells in tables, over an `Executor`.
 
-CosId's tables are ``cosid`` and ``cosid_machine``.  Ours is ``aiocosid_cell``, with all other
-cells: a name, a text, and the time of its last write by the database's clock.  A view,
-``aiocosid_witness``, remembers that there were tables (see `_dialect`).
+CosId's tables are ``cosid`` and ``cosid_machine``.  Aiocosid's own table, ``aiocosid_cell``, holds
+all other cells: each has a name, a text, and the time of its last write on the database's clock.
+The view ``aiocosid_witness`` records that the tables existed (see `_dialect`).
 
-A counter is created only under the store's marker.  The cell ``counters`` repeats the marker's text
-once a process has used a counter, or created one: while it does, none is created in an empty table.
+A counter is created only if the store has its marker.  Once a process has used or created a
+counter, the cell ``counters`` repeats the marker's text.  From then on, no counter is created in an
+empty table.
 
-Our cells are called ``marker``, ``count/{namespace}``, ``space/{namespace}``, ``note/{name of
-CosId's row}``, ``own/{length}/{namespace}/{instance}`` and, on SQLite, ``sequence/{full name}``.
+Aiocosid's cells are called ``marker``, ``count/{namespace}``, ``space/{namespace}``, ``note/{name
+of CosId's row}``, ``own/{length}/{namespace}/{instance}`` and, on SQLite, ``sequence/{full name}``.
 """
 
-# ruff: noqa: S608 - put together from pieces of this package alone
+# ruff: noqa: S608 - the statements are assembled from constants of this package only
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ __all__ = ("SHOWN", "SqlBackend")
 MARKER: Final = "marker"
 NAMESPACES: Final = "namespaces"
 MAX_MACHINE_ID: Final = 2**31 - 1
-SHOWN: Final = 40  # characters of a damaged value that an error shows
+SHOWN: Final = 40  # how many characters of a damaged value an error shows
 
 _NUMBER: Final = re.compile("[0-9]{8}|[1-9][0-9]{8,9}")
 
@@ -95,25 +96,25 @@ class CellNames:
     def __init__(self, namespace: str) -> None:
         self._namespace, self._prefix = namespace, f"{namespace}."
         self.count, self.space = f"count/{namespace}", f"space/{namespace}"
-        # Both may contain a slash.
+        # Instance and namespace may both contain a slash.
         self._owns = f"own/{len(namespace)}/{namespace}"
 
     def row(self, machine_id: int) -> str:
-        """Return the name of CosId's row."""
+        """Return the name of CosId's row for a machine id."""
         return f"{self._namespace}.{machine_id:08d}"
 
     def number(self, row: str) -> int | None:
-        """Return the machine id in a row's name, or None."""
+        """Return the machine id in a row's name, or None if it has none."""
         is_ours = row.startswith(self._prefix)
         found = _NUMBER.fullmatch(row, len(self._prefix)) if is_ours else None
         return int(found[0]) if found and int(found[0]) <= MAX_MACHINE_ID else None
 
     def record(self, machine_id: int) -> str:
-        """Return the name of the record about a machine id."""
+        """Return the name of the cell with a machine id's record."""
         return f"note/{self.row(machine_id)}"
 
     def noted(self, name: str) -> int | None:
-        """Return the machine id of the record with a cell's name, or None."""
+        """Return the machine id of the record that a cell with this name holds, or None."""
         return self.number(name.removeprefix("note/")) if name.startswith("note/") else None
 
     def own(self, instance: str) -> str:
@@ -145,11 +146,11 @@ class CellNames:
 
 @dataclass(slots=True)
 class SqlRaw:
-    """The values that were read, to be compared.
+    """The values as they were read, for the comparison in the commit.
 
     Attributes:
-        cells: aiocosid's cells, by name.
-        rows: CosId's rows by machine id: their names and columns.  Usually one each.
+        cells: aiocosid's cells by name.
+        rows: CosId's rows by machine id, with names and columns; usually one row each.
     """
 
     cells: dict[str, str] = field(default_factory=dict[str, str])
@@ -170,7 +171,7 @@ class Reading:
         self._written_ms: dict[str, int] = {}
 
     def add(self, kind: str, name: str, text: Any, number: Any, stamp_ms: Any) -> bool:  # noqa: ANN401 - as a driver has them
-        """Add a row; return whether it can be understood without all other rows."""
+        """Add a row; return whether it can be interpreted without reading all other rows."""
         if kind == "store":
             self._found.identity, self._found.now_ms = name, int(number)
             self._found.counted = int(stamp_ms)
@@ -180,7 +181,7 @@ class Reading:
                 raise self._corrupt(name)
         else:
             self._add_row(name, text, number, stamp_ms)
-            # Its record has another name.
+            # The record of this row is stored under another name.
             return self._need.is_complete or self._names.number(name) == as_integer(number)
         return True
 
@@ -195,7 +196,7 @@ class Reading:
             self._raw.rows.setdefault(machine_id, {})[name] = owner = Owner(instance, stamp_ms)
             self._slot(machine_id, owner)
             if named is not None and named != machine_id:
-                self._slot(named, None)  # its own row could not be created
+                self._slot(named, None)  # the machine id's own row could not be created
             return
         if place is not None:
             self._slot(place, None)
@@ -205,7 +206,7 @@ class Reading:
             self._found.damages += (Damage(where, f"{wrong!r:.{SHOWN}}", of),)
 
     def _slot(self, machine_id: int, owner: Owner | None) -> None:
-        """Add an owner to a slot, or mark it as damaged."""
+        """Add an owner to a slot; None marks the slot as damaged."""
         slots = self._found.slots
         before = slots.get(machine_id, MachineSlot())
         owners = before.owners if owner is None else (*before.owners, owner)
@@ -215,7 +216,7 @@ class Reading:
         """Return the snapshot.
 
         Raises:
-            CorruptMachineStateError: a cell of ours is damaged.
+            CorruptMachineStateError: one of aiocosid's cells is damaged.
         """
         found, names, cells = self._found, self._names, self._raw.cells
         slots = found.slots
@@ -250,7 +251,7 @@ class Reading:
 
 
 class CommitBuilder:
-    """Builds a commit from what was read and what is to change.
+    """Builds a commit from the cells that were read and the changes to write.
 
     Attributes:
         commit: the parts of the statement.
@@ -259,7 +260,7 @@ class CommitBuilder:
     __slots__ = ("_changes", "_dialect", "_raw", "_rows", "_snapshot", "_texts", "commit")
 
     def __init__(self, dialect: Dialect, snapshot: Snapshot, changes: Changes) -> None:
-        """Compare what was read, and write what is to change.
+        """Add the comparisons with what was read, and the writes.
 
         Args:
             dialect: the database's dialect.
@@ -272,7 +273,7 @@ class CommitBuilder:
         names, cells = CellNames(snapshot.namespace), self._raw.cells
         self._texts = texts = self._new_texts(names)
         self._rows = sorted(self._new_rows(names), key=lambda row: row[0])
-        # Both can be incremented whatever their value is by now.
+        # Both can be incremented, whatever their current value is.
         one_more = {
             names.count: snapshot.counts_one_more(changes),
             NAMESPACES: snapshot.counts_one_namespace_more(changes),
@@ -289,7 +290,7 @@ class CommitBuilder:
             self._add(MACHINE_TABLE, self._given(name), read, self._columns(number, old, new))
 
     def _new_texts(self, names: CellNames) -> dict[str, str | None]:
-        """Return the new text of each of our cells; None removes it."""
+        """Return the new text of each of aiocosid's cells; None removes it."""
         changes, raw = self._changes, self._raw.cells
         cells = {
             MARKER: changes.marker,
@@ -302,7 +303,7 @@ class CommitBuilder:
         texts |= {name: cell.text() for name, cell in (cells | records).items() if cell is not None}
         for instance, held in changes.own.items():
             name = names.own(instance)
-            if held is not None or name in raw:  # otherwise it cannot be compared
+            if held is not None or name in raw:  # otherwise there is nothing to compare
                 texts[name] = None if held is None else str(held)
         return texts
 
@@ -313,13 +314,13 @@ class CommitBuilder:
             owners = {each.instance: each for each in slot.owners}
             if not rows and slot.owners:
                 yield names.row(number), number, None, slot.owners[0]
-            # First those that stay.
+            # Rows that stay come first.
             for name, old in sorted(rows.items(), key=lambda item: item[1].instance not in owners):
                 stays = old.instance if old.instance in owners else next(iter(owners), "")
                 yield name, number, old, owners.pop(stays, Owner("", old.stamp_ms))
 
     def _columns(self, number: int, old: Owner | None, new: Owner) -> dict[str, Value | None]:
-        """Return the columns to write to a row of CosId's; None stands for the store's clock."""
+        """Return the columns to write to one of CosId's rows; None stands for the store's clock."""
         changes, namespace = self._changes, self._snapshot.namespace
         columns: dict[str, Value | None] = {"instance_id": new.instance}
         columns["last_timestamp"] = new.stamp_ms
@@ -327,7 +328,7 @@ class CommitBuilder:
             columns |= {"namespace": namespace, "machine_id": number}
             return columns | {"distribute_time": new.stamp_ms, "revert_time": 0}
         before = old.instance
-        if new.instance not in {"", before}:  # another instance gets it
+        if new.instance not in {"", before}:  # another instance takes the row
             columns["distribute_time"] = None
         is_left = changes.instance == before == new.instance != "" and number != changes.signed
         if (before != "" and not new.instance) or is_left:
@@ -355,10 +356,10 @@ class CommitBuilder:
         read: Mapping[str, Value],
         new: Mapping[str, Value | None] | None,
     ) -> None:
-        """Compare a row with what was read, and write what is new.
+        """Compare a row with what was read, and write the new values.
 
-        If ``read`` is empty there must be no such row.  The row is unchanged if ``new`` is empty,
-        and removed if it is None.
+        If ``read`` is empty, no such row may exist.  If ``new`` is empty, the row stays unchanged;
+        if it is None, the row is removed.
         """
         dialect, this = self._dialect, f"{table} WHERE name = {key}"
         written = {column: self._given(value) for column, value in (new or {}).items()}
@@ -378,7 +379,7 @@ class CommitBuilder:
             self._update(table, key, written)
 
     def _add_one(self, name: str) -> None:
-        """Compare all but the number of a count, and increment its current value."""
+        """Compare everything but a count's number, and increment the number's current value."""
         key = self._dialect.key(self._given(name))
         text = self._raw.cells[name].rpartition(":")[0] + ":"
         length, epoch = len(text), self._given(text)
@@ -406,12 +407,12 @@ class CommitBuilder:
             self._raw.rows.setdefault(number, {})[name] = new
 
 
-ATTEMPTS: Final = 20  # at a statement that the server rolls back because of a conflict
-CREATIONS: Final = 10  # attempts to create tables while others create or drop some
+ATTEMPTS: Final = 20  # to run a statement that the server rolls back because of a conflict
+CREATIONS: Final = 10  # attempts to create tables while other processes create or drop them
 
 
 class SqlBackend(Backend):
-    """A database with CosId's tables, and aiocosid's own beside them."""
+    """A database with CosId's tables and aiocosid's own tables."""
 
     __slots__ = ("dialect", "durability")
 
@@ -429,7 +430,8 @@ class SqlBackend(Backend):
         Args:
             executor: runs the statements.
             dialect: the statements.
-            durability: what to do about settings that may lose grants; None for our own sessions.
+            durability: what to do about settings that may lose grants; None for sessions that
+                aiocosid sets up.
         """
         super().__init__(executor.label, executor)
         self.dialect: Dialect = dialect
@@ -443,12 +445,13 @@ class SqlBackend(Backend):
         return replace(facts, migrators=migrators, is_disposable=schema.is_disposable)
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
-        """Create what is missing; the first time with the store's marker; see `_dialect`.
+        """Create what is missing, and on the first call the store's marker; see `_dialect`.
 
-        After a loss the marker goes first: a call that ends half-way leaves a store without one.
+        After a loss the marker is removed first, so a call that stops half-way leaves no marker.
 
         Raises:
-            StoreAuthenticationError: the login may not create tables, or see those that are there.
+            StoreAuthenticationError: the login may not create tables, or may not see the existing
+                ones.
         """
         await self.link.create_file()
         if after_loss and CELL_TABLE in (await self._schema()).found:
@@ -456,7 +459,7 @@ class SqlBackend(Backend):
         has_witness = True
         for _ in range(CREATIONS):
             schema = await self._schema()
-            for table in schema.dropped:  # or hidden: MySQL shows no table without a right on it
+            for table in schema.dropped:  # or hidden: MySQL shows a table only with a right on it
                 with suppress(SchemaDroppedError, SchemaMissingError):
                     await self._run(f"SELECT 1 FROM {table} LIMIT 0")
             creation = creation_of(
@@ -481,13 +484,13 @@ class SqlBackend(Backend):
         return Schema.read(await self._run(self.dialect.schema))
 
     async def is_in_use(self) -> bool:
-        """Whether there were tables before: with those that a store makes it has its marker."""
+        """Whether tables existed before: a store that creates its tables has its marker anyway."""
         schema = await self._schema()
         is_known = WITNESS in schema.found and not schema.is_disposable
         return is_known or await super().is_in_use()
 
     async def _run(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run a statement after a check of the settings; repeat it if the server rolled it back."""
+        """Check the settings, then run a statement; repeat it if the server rolled it back."""
         if self.durability.is_due:
             self.durability.judge(self.label, await _findings(self.link, self.dialect))
         for _ in range(ATTEMPTS - 1):
@@ -511,7 +514,7 @@ class SqlBackend(Backend):
         return next(iter(await self._run(statement, **values)), None)
 
     async def _fetch_rows(self, statement: str, **values: Value) -> Sequence[Row]:
-        """Run a statement; where tables are created on use, create the one that is missing."""
+        """Run a statement; where tables are created on first use, create a missing one."""
         try:
             return await self._run(statement, **values)
         except SchemaMissingError:
@@ -545,7 +548,8 @@ class SqlBackend(Backend):
         except (SchemaMissingError, StoreAuthenticationError):
             if not create:
                 raise
-            # CosId's table alone, or no right to look at ours: a counter that exists goes on.
+            # CosId's table is there without aiocosid's, or they may not be read: an existing
+            # counter still works.
             values.pop("first", None)
             rows = await self._fetch_rows(add.known, **values)
             if not rows:
@@ -553,7 +557,7 @@ class SqlBackend(Backend):
             return rows
 
     async def begin(self, name: str, at: int) -> int:
-        # On MySQL 0 is the answer of a statement that did nothing.
+        # MySQL returns 0 for a statement that changed nothing.
         found = await self.peek(name)
         if found is not None:
             return found
@@ -581,7 +585,7 @@ class SqlBackend(Backend):
         return Counter(namespaced_name=name, last_max_id=max_id, last_fetch_time=fetch_time)
 
     async def _row_beside_cosid(self, statement: str) -> Row | None:
-        """Run a statement on our cells; where CosId's table stands alone there is nothing to do."""
+        """Run a statement on aiocosid's cells; do nothing where CosId's table stands alone."""
         with suppress(SchemaMissingError):
             return await self._row(statement)
         return None
@@ -602,7 +606,7 @@ class SqlBackend(Backend):
         return None if row is None else _sound(self.label, name, row[0])
 
     async def _ensure_missing(self, name: str, by: int, *, create: bool = False) -> None:
-        """Raise the reason why a counter could not be advanced, unless it is missing."""
+        """Raise the reason why a counter could not be advanced, unless it is just missing."""
         row = await self._row(self.dialect.counter, name=name)
         if row is None and not create:
             return
@@ -627,7 +631,7 @@ class SqlBackend(Backend):
         try:
             row = await self._row(self.dialect.commit(commit), **commit.values)
         except StoreError as error:
-            # The table was dropped since it was read.
+            # The table was dropped after it was read.
             is_gone = isinstance(error, SchemaMissingError) and self.dialect.is_created_on_use
             if not is_gone and code_of(error.__cause__) not in self.dialect.conflicts:
                 raise
@@ -646,7 +650,7 @@ def _sound(store: str, name: str, value: object) -> int:
     """Return a counter's value.
 
     Raises:
-        CorruptCounterError: it is no integer.
+        CorruptCounterError: the value is not an integer.
     """
     if (found := as_integer(value)) is None:
         raise CorruptCounterError(store, counter=name, found=f"{value!r:.{SHOWN}}")

@@ -1,17 +1,18 @@
-"""The blocking side of the SQLite store: its URL, its statements, its file, and forks.
+"""The blocking side of the SQLite store: its URL, statements, file, and handling of forks.
 
 SQLite keeps a journal or a log beside the file, under the file's name.  A process that opens the
-file under another name, or in a container into which the file alone was mounted, has another
-journal: neither process sees what the other one is writing.
+file under another name, or in a container into which the file alone was mounted, uses another
+journal, and neither process sees what the other one writes.
 
-SQLite keeps the state of a file's locks in memory, which a child inherits.  If a statement runs
-during the fork, the child finds the file locked for ever.  Otherwise it takes no locks of its own:
-the parent would delete the log that the child writes to when it closes, and the child's ids would
-be issued again.  So a `Door` closes its file while the process forks.  See "How To Corrupt An
-SQLite Database File", 2.6, in SQLite's documentation.
+SQLite keeps the state of a file's locks in memory, which a child process inherits.  If a statement
+runs during the fork, the child finds the file locked for ever.  Otherwise the child believes that
+it holds the parent's locks and takes none: when the parent closes the file, it would delete the log
+that the child writes to, and the child's ids would be issued again.  So a `Door` closes its file
+while the process forks.  See "How To Corrupt An SQLite Database File", 2.6, in SQLite's
+documentation.
 """
 
-# ruff: noqa: S608 - put together from pieces of this file alone
+# ruff: noqa: S608 - the statements are assembled from constants of this file only
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ _IS_LINUX: Final = sys.platform == "linux"
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a file, to detect that it was replaced."""
+    """Return a file's device and inode, to detect that the file was replaced."""
     try:
         found = os.stat(path)  # noqa: PTH116 - of a text
     except OSError:
@@ -94,10 +95,10 @@ def identity(path: str) -> tuple[int, int] | None:
 def ensure_shared(path: str, label: str) -> None:
     """Raise `StoreError` if other processes may use the file with another journal.
 
-    Where the system does not tell what is mounted, only links are noticed.
+    Where the system does not report mounts, only hard links are noticed.
 
     Args:
-        path: the file; an empty text is a database without one.
+        path: the file; empty for a database without a file.
         label: the store in messages.
     """
     if not path:
@@ -123,13 +124,13 @@ def ensure_shared(path: str, label: str) -> None:
 
 
 def _mounts(paths: tuple[str, ...]) -> Iterator[str]:
-    """Yield the number of the mount that each path is in, as far as it is known.
+    """Yield the number of the mount that each path is in, as far as the system reports it.
 
-    A bind mount has the device of what it shows, so ``st_dev`` does not tell.
+    ``st_dev`` does not help: a bind mount has the same device as the directory that it shows.
     """
     for path in paths if _IS_LINUX else ():
         with suppress(OSError):
-            # Another kind of descriptor would release SQLite's locks on the file when it is closed.
+            # Closing any other kind of descriptor would release SQLite's locks on the file.
             found = os.open(path, os.O_PATH | os.O_CLOEXEC)
             try:
                 with open(f"/proc/self/fdinfo/{found}", encoding="ascii") as facts:  # noqa: PTH123
@@ -141,13 +142,13 @@ def _mounts(paths: tuple[str, ...]) -> Iterator[str]:
 class OpenedFile:
     """A file, and its write-ahead log if it has one, as they were when a connection opened them.
 
-    As long as a connection has a log open, it stays there, the same file.
+    While a connection has the log open, the log is not removed or replaced.
     """
 
     __slots__ = ("_file", "_log", "_log_path", "_path")
 
     def __init__(self, path: str) -> None:
-        """Look at the file; its log is looked at with each call of `is_there`."""
+        """Remember the file; each call of `is_there` looks at its log."""
         self._path = path
         self._log_path = f"{os.path.realpath(path)}-wal"
         self._file = identity(path)
@@ -159,13 +160,13 @@ class OpenedFile:
         return None if self._file is None else self._file[1]
 
     def is_there(self) -> bool:
-        """Whether both are still there."""
+        """Whether file and log are both still there."""
         found, log = identity(self._path), identity(self._log_path)
         self._log = self._log or log
         return found is not None and found == self._file and log == self._log
 
     def reopen(self) -> None:
-        """Accept another log, because the last connection to close removes it."""
+        """Accept another log: the last connection to close removes the old one."""
         self._log = None
 
 
@@ -177,7 +178,7 @@ OLDEST: Final = (3, 35)  # the first version of SQLite with RETURNING
 _FUNCTION: Final = "aiocosid_identity"
 _GRANT: Final = "aiocosid_sequence"
 IDENTITY: Final = f"{_FUNCTION}()"
-_NO_FILE: Final = "memory"  # its data ends with its connections
+_NO_FILE: Final = "memory"  # the data is lost when its connections close
 
 NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
@@ -212,7 +213,7 @@ _RAISED: Final = _advance(":above", _HIGHEST, "RETURNING last_max_id, last_fetch
 
 
 _OF_FILE: Final = "pragma_database_list AS d WHERE d.name = 'main' AND d.file <> ''"
-# A database in memory has no file, and is not meant to be durable: it shows no setting.
+# A database in memory has no file and is not meant to be durable, so it reports no settings.
 _SETTINGS: Final = f"""
 SELECT 'file', 1 FROM {_OF_FILE}
 UNION ALL SELECT 'journal_mode', j.journal_mode FROM pragma_journal_mode AS j, {_OF_FILE}
@@ -222,7 +223,8 @@ UNION ALL SELECT 'synchronous',
 """
 
 
-# One statement, which has the lock of a writer from its beginning: no other process is between.
+# This is one statement, which holds the writer's lock from its beginning, so no other process can
+# write in between.
 SEQUENCE: Final = f"""
 INSERT INTO {CELL_TABLE} (name, value, written_ms) SELECT :name, {_GRANT}(
     (SELECT value FROM {CELL_TABLE} WHERE name = :name), {IDENTITY}, {NOW} / 1000,
@@ -233,7 +235,7 @@ RETURNING value
 
 
 def _grant(text: str | None, identity: str, now: int, *request: int) -> str | None:
-    """Return a name's new state; what cannot be understood stays as it is."""
+    """Return a name's new state; a state that cannot be parsed stays unchanged."""
     try:
         state = None if text is None else SequenceState.read(text)[0]
     except ValueError:
@@ -289,17 +291,17 @@ SELECT name FROM sqlite_master WHERE type = 'table' AND lower(name) IN ({MIGRATO
 )
 
 
-# The identity of a connection's file, as an SQL function.
-# A copied, restored or replaced file has another inode number than the one in its marker.  A number
-# is not reused while a process has the old file open, as every holder of a machine id has. Not
-# detected are: a file that is overwritten in place; one that is moved away and back; and one that
-# gets the same number, on a fresh volume or while no process had the old file open.
-# A connection stays on the file that it opened, even if another one is in its place: then the
-# function fails, and the statement with it.
+# A connection's file has its identity from an SQL function.  A copied, restored or replaced file
+# has another inode number than the one in its marker.  An inode number is not reused while a
+# process has the old file open, as every holder of a machine id has.  Three cases are not detected:
+# a file that is overwritten in place; one that is moved away and back; and one that gets the same
+# number, on a fresh volume or while no process had the old file open.  A connection stays on the
+# file that it opened, even if another file has taken its place: then the function fails, and the
+# statement with it.
 
 
 def tell_identity(database: sqlite3.Connection, label: str) -> None:
-    """Define our functions on a connection.
+    """Define aiocosid's SQL functions on a connection.
 
     Raises:
         StoreError: other processes may use the file with another journal.
@@ -308,7 +310,7 @@ def tell_identity(database: sqlite3.Connection, label: str) -> None:
         cursor.row_factory = None
         known = f"SELECT 1 FROM pragma_function_list WHERE name = '{_FUNCTION}'"
         if cursor.execute(known).fetchall():
-            return  # it has the function, bound to the file as it was opened
+            return  # the connection already has the function, bound to the file that it opened
     path = file_of(database)
     ensure_shared(path, label)
     opened = OpenedFile(path)
@@ -327,7 +329,7 @@ def file_of(database: sqlite3.Connection) -> str:
 
 
 def _identity(path: str, opened: OpenedFile) -> str:
-    """Return the inode number, which a restart and an in-place VACUUM keep."""
+    """Return the inode number, which stays the same after a restart or an in-place VACUUM."""
     if not path:
         return _NO_FILE
     if not opened.is_there():
@@ -347,7 +349,7 @@ def path_of(url: str) -> str:
     """Return the absolute path that a URL names.
 
     Raises:
-        InvalidArgumentError: it is malformed, or names no file.
+        InvalidArgumentError: the URL is malformed, or names no file.
     """
     scheme, _, rest = str(url).partition(":")
     match = re.fullmatch(r"///([^?#\0]+)", rest) if scheme.lower() == "sqlite" else None
@@ -356,21 +358,21 @@ def path_of(url: str) -> str:
         raise InvalidArgumentError(
             "url",
             f"{scheme}:...",  # the rest may hold a password
-            expected="sqlite:///ids.db, or sqlite:////var/lib/ids.db for an absolute path; "
-            "for counters that end with the process use memory://",
+            "must look like sqlite:///ids.db, or sqlite:////var/lib/ids.db for an absolute path; "
+            "use memory:// for counters that end with the process",
         )
     return os.path.abspath(path)  # noqa: PTH100 - Path would resolve nothing more
 
 
 def create_file(path: str) -> None:
-    """Create the file if it is missing: nothing else does."""
-    with suppress(OSError):  # it is there, or opening it will raise why it cannot be
+    """Create the file if it is missing; nothing else creates it."""
+    with suppress(OSError):  # it exists, or opening it will raise the reason
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
         logger.info("sqlite %s: created the file", path)
 
 
 def uri_of(path: str) -> str:
-    """Return SQLite's own URI of an absolute path, by which a missing file is not created."""
+    """Return SQLite's URI of an absolute path; opening it does not create a missing file."""
     return f"{Path(path).as_uri()}?mode=rw"
 
 
@@ -381,10 +383,10 @@ def prepare(database: sqlite3.Connection, label: str) -> None:
         StoreError: other processes may use the file with another journal.
     """
     ensure_shared(file_of(database), label)
-    # With a journal all that was granted is in the file itself.  In WAL mode it would be in a log
-    # beside the file, which people remove, or leave behind when they move the file; and of a log
-    # with one wrong bit SQLite ignores the rest.
-    database.execute("PRAGMA synchronous = EXTRA")  # each step of a commit is on the disk
+    # With a rollback journal everything granted is in the file itself.  In WAL mode it would be in
+    # a log next to the file.  People remove that log, or leave it behind when they move the file;
+    # and if one bit of the log is wrong, SQLite ignores the rest.
+    database.execute("PRAGMA synchronous = EXTRA")  # sync every step of a commit to the disk
     database.execute("PRAGMA fullfsync = ON")  # on macOS a plain sync stops at the drive's cache
     database.execute("SELECT 1 FROM sqlite_master").fetchall()  # waits for a lock; the pragma fails
     try:
@@ -392,19 +394,19 @@ def prepare(database: sqlite3.Connection, label: str) -> None:
     except sqlite3.OperationalError as exc:
         if code_of(exc) != sqlite3.SQLITE_BUSY:
             raise
-        # Another connection has the file open in WAL mode, and decides.
+        # Another connection has the file open in WAL mode, so this one must use it too.
     tell_identity(database, label)
 
 
 def run(
     database: sqlite3.Connection, label: str, statement: str, values: Mapping[str, Value]
 ) -> list[Any]:
-    """Run one statement in a transaction of its own, or several that are separated by semicolons.
+    """Run one statement in its own transaction, or several that are separated by semicolons.
 
-    Of several statements the first returns the rows, and the others run only if it has any.
+    The first of several statements returns the rows; the others run only if there are any.
 
     Raises:
-        StoreError: the connection is in a transaction, with which the grant could be rolled back.
+        StoreError: the connection is in a transaction, whose rollback would undo the grant.
     """
     first, *others = statement.split(";")
     with alone(database, label) as cursor:
@@ -425,10 +427,10 @@ def run(
 
 @contextmanager
 def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]:
-    """Yield a cursor whose statements are transactions of their own.
+    """Yield a cursor that runs each statement in its own transaction.
 
     Raises:
-        StoreError: the connection is in a transaction, with which the grant could be rolled back.
+        StoreError: the connection is in a transaction, whose rollback would undo the grant.
     """
     if database.in_transaction:
         endless = getattr(database, "autocommit", None) is False  # since Python 3.12
@@ -449,22 +451,22 @@ def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]
 
 _T = TypeVar("_T")
 
-PATIENCE: Final = 1.0  # seconds that a fork waits for statements under way
+PATIENCE: Final = 1.0  # seconds that a fork waits for running statements
 
-# SQLite's own wait for a lock ends with pauses of 100 ms, in which a process that commits in a
-# loop always gets there first; so its wait is short, and begun again.
+# SQLite's own wait for a lock ends with pauses of 100 ms, and a process that commits in a loop
+# always gets the lock first.  So each wait is short, and is started again.
 SHORT_WAIT: Final = 0.01  # seconds
 WAITS: Final = int(BUSY_TIMEOUT / SHORT_WAIT)
 
 
 class Door:
-    """Opens a file in the worker unless the call was cancelled, and opens it again after a fork.
+    """Opens a file in the worker unless the call was cancelled, and reopens it after a fork.
 
-    A call that is cancelled while the worker opens the file would lose the connection.
+    Without the worker, a call that is cancelled while the file is opened would lose the connection.
 
     Attributes:
         path: the file's path.
-        file: the file as it was first opened; None before.
+        file: the file as it was first opened; None before that.
         opened: the connection, if it is open.
     """
 
@@ -479,7 +481,7 @@ class Door:
             _doors.add(self)
 
     def open(self) -> sqlite3.Connection:
-        """Open the file, which must be there."""
+        """Open the file, which must exist."""
         with in_use():
             return self._open()
 
@@ -493,13 +495,13 @@ class Door:
                     database = self._open()
                     _patiently(lambda: prepare(database, f"sqlite {self.path}"))
                 except BaseException:
-                    self.shut()  # otherwise the next call would use it
+                    self.shut()  # otherwise the next call would use this connection
                     raise
             return _patiently(lambda: function(self.opened[0]))
 
     def _open(self) -> sqlite3.Connection:
         ensure_own(self.path)
-        # It may be closed in the loop's thread, but is used in the worker's only.
+        # The connection may be closed in the loop's thread, but is used only in the worker's.
         opened = sqlite3.connect(
             uri_of(self.path),
             uri=True,
@@ -516,7 +518,7 @@ class Door:
         return opened
 
     def close(self) -> None:
-        """Close the connection, or have it closed once it is open.  Both threads may call this."""
+        """Close the connection, now or as soon as it is open.  Both threads may call this."""
         self._is_closed = True
         with in_use():
             self.shut()
@@ -528,7 +530,7 @@ class Door:
 
 
 def _patiently(function: Callable[[], _T]) -> _T:
-    """Call a function again while another process has the file locked, which undoes the call."""
+    """Repeat a call while another process has the file locked; such a call changes nothing."""
     for _ in range(WAITS - 1):
         try:
             return function()
@@ -543,7 +545,7 @@ _inherited: Final[set[tuple[int, int] | None]] = set()  # files that the parent 
 
 
 def inherit(path: str) -> None:
-    """Note, in a forked child, that the parent had a file open."""
+    """Record, in a forked child, that the parent had a file open."""
     _inherited.add(identity(path))
     _inherited.discard(None)
 
@@ -559,7 +561,7 @@ def ensure_own(path: str) -> None:
 
 
 class _Gate:
-    """Keeps statements and forks apart."""
+    """Keeps statements from running while the process forks."""
 
     def __init__(self) -> None:
         self.reset()
@@ -569,7 +571,7 @@ class _Gate:
         self.running = self.forks = 0
 
     def before_fork(self) -> None:
-        """Wait for statements under way, close the files, and hold further statements back."""
+        """Wait for running statements, close the files, and block further statements."""
         self.changed.acquire()
         self.forks += 1
         if self.changed.wait_for(lambda: not self.running, PATIENCE):
@@ -578,7 +580,7 @@ class _Gate:
                     door.shut()
 
     def after_in_parent(self) -> None:
-        # A signal handler may have cut before_fork() short.
+        # A signal handler may have interrupted before_fork().
         self.forks = max(0, self.forks - 1)
         with suppress(RuntimeError):
             self.changed.notify_all()
@@ -603,7 +605,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def in_use() -> Generator[None]:
-    """Use SQLite while no fork is under way."""
+    """Use SQLite while the process is not forking."""
     changed = _gate.changed
     with changed:
         changed.wait_for(lambda: not _gate.forks)
@@ -611,7 +613,7 @@ def in_use() -> Generator[None]:
     try:
         yield
     finally:
-        if changed is _gate.changed:  # otherwise a signal handler has forked, and this is the child
+        if changed is _gate.changed:  # otherwise a signal handler forked, and this is the child
             with changed:
                 _gate.running -= 1
                 changed.notify_all()

@@ -1,6 +1,6 @@
-"""The URLs of each server: their schemes, and each option with its default; and what reads them.
+"""The URLs of each server: schemes, options with their defaults, and the functions that read them.
 
-Also the files that a URL names, for TLS.  Errors show no part of a URL that may be secret.
+It also reads the files that a URL names for TLS.  Errors show no part of a URL that may be secret.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _HOST: Final = re.compile(r"(\[[^\[\]@\s]+\]|[^:\[\]@#\s]*)(?::([0-9]{1,5}))?")
 _UNESCAPED: Final = re.compile(r"[\[\]#\s]")
 PLACES: Final = {"db", "unix_socket", "host", "port"}
-"""The options of a URL that say which server or database it is."""
+"""The options of a URL that say which server or database it names."""
 
 _ESCAPE: Final = "user, password, path and options percent-encoded"
 IN_PASSWORDS: Final = (
@@ -53,12 +53,12 @@ IN_PASSWORDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option behind the ``?`` of a URL; by default its text is used as it is.
+    """One option after the ``?`` of a URL; by default its text is used unchanged.
 
     Attributes:
-        doc: what it does, in one line.
-        default: the value if it is not given; None for nothing.
-        expected: what its text has to be, for error messages.
+        doc: what the option does, in one line.
+        default: the value if the option is not given; None for no value.
+        expected: what its text must be, for error messages.
         read: converts the text; raises KeyError, ValueError or OSError for an invalid one.
     """
 
@@ -109,7 +109,7 @@ def boolean(doc: str) -> Option:
 def file(doc: str) -> Option:
     """Return an option with the path of a readable file.
 
-    A driver would report a missing one as a server that cannot be reached.
+    A driver would report a missing file as a server that cannot be reached.
     """
 
     def read(text: str) -> str:
@@ -126,7 +126,8 @@ _JWT: Final = re.compile(r"^(?:[\w-]+\.){2}[\w-]+\s*$", re.MULTILINE)
 def signature(doc: str, *, with_jwt: bool) -> Option:
     """Return an option with a file whose nkey signs a login; its value is the driver's argument.
 
-    The driver would report a damaged file as a server that cannot be reached, or never end.
+    The driver would report a damaged file as a server that cannot be reached, or would never
+    return.
     """
     what = "JWT and nkey seed, as 'nsc generate creds' prints it" if with_jwt else "nkey seed"
 
@@ -158,17 +159,17 @@ class Host(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Return it as in a URL."""
+        """Return the address as in a URL."""
         name = f"[{self.name}]" if ":" in self.name else self.name
         return f"{name}:{self.port}" if self.port else name
 
 
 def _host(text: str, port: int = 0) -> Host:
-    """Read an address; ValueError for one that is none.
+    """Read an address; raise ValueError if the text is not one.
 
     Args:
         text: ``name``, ``name:port``, ``:port`` or nothing; the name may be percent-encoded.
-        port: the port of one without.
+        port: the port if the text has none.
     """
     if not (match := _HOST.fullmatch(text)):
         raise ValueError(text)
@@ -179,7 +180,7 @@ def _host(text: str, port: int = 0) -> Host:
 
 
 def addresses(doc: str) -> Option:
-    """Return an option with addresses that are replaced, as a function from one to the other."""
+    """Return an option with a map of addresses, as a function from the old to the new address."""
 
     def read(text: str) -> Callable[[tuple[str, int]], tuple[str, int]]:
         found = dict[Host, Host]()
@@ -198,13 +199,13 @@ class StoreUrl:
     """A parsed URL.
 
     Attributes:
-        scheme: in lower case.
+        scheme: the scheme in lower case.
         tls: whether connections are encrypted.
-        hosts: the servers; none if the path names one.
+        hosts: the servers; empty if the path names the server.
         login: user and password, one of which may be empty; None for no login.
-        path: decoded, without a ``/`` at its end.
+        path: the decoded path, without a final ``/``.
         options: all options of the scheme, with their defaults, and the named parts of the path;
-            may hold passwords.
+            they may contain passwords.
     """
 
     scheme: str
@@ -225,16 +226,16 @@ class UrlSpec:
 
     Attributes:
         schemes: the schemes, and whether each means TLS.
-        form: an example, for errors.
+        form: an example for errors.
         port: the default port; 0 if the driver knows it.
         hosts: the maximum number of hosts; 0 if a path names the server.
-        needs_host: whether a host has to be given; otherwise it is ``localhost``.
-        needs_both: whether user and password are given both, or neither.
-        path: matches the decoded path without the ``/`` at its end; named groups become options.
-        default_path: the path if it is empty.
+        needs_host: whether a host must be given; otherwise the default is ``localhost``.
+        needs_both: whether user and password must be given together.
+        path: matches the decoded path without a final ``/``; named groups become options.
+        default_path: the path to use if the URL has none.
         options: the options by name.
-        tls_options: the options that only the schemes with TLS have.
-        together: options that are given all, or none.
+        tls_options: the options that only schemes with TLS have.
+        together: options that must be given together or not at all.
         takes_others: whether unknown options are passed on unchanged.
     """
 
@@ -251,21 +252,22 @@ class UrlSpec:
     together: tuple[str, ...] = ()
     takes_others: bool = False
 
-    def refused(self, scheme: str, expected: str = "") -> InvalidArgumentError:
+    def refused(self, scheme: str, rule: str = "") -> InvalidArgumentError:
         """Return the error for a URL; it shows only the scheme."""
-        expected = expected or f"like {self.form}, with {_ESCAPE}"
-        return InvalidArgumentError("url", f"{scheme}:...", expected=f"one {expected}")
+        rule = rule or f"must look like {self.form}, with {_ESCAPE}"
+        return InvalidArgumentError("url", f"{scheme}:...", rule)
 
     def read(self, scheme: str, rest: str) -> StoreUrl:
         rest, _, query = rest.partition("?")
         authority, slash, path = rest.partition("/")
         login, at, hosts = authority.rpartition("@")
         user, colon, password = login.partition(":")
-        # Most often a password with an unescaped '/', '?' or '#': so no part of it is shown.
+        # The cause is mostly a password with an unescaped '/', '?' or '#', so no part of the URL is
+        # shown.
         if "@" in path + query or _UNESCAPED.search(login + path + query):
             raise self.refused(scheme, IN_PASSWORDS)
         if at and self.needs_both and not (user and colon):
-            raise self.refused(scheme, "with user:password, or neither")
+            raise self.refused(scheme, "must have user:password, or neither")
         path = unquote(slash + path).rstrip("/") or self.default_path
         named = re.fullmatch(self.path, path)
         if named is None:
@@ -276,8 +278,8 @@ class UrlSpec:
             option = known.get(name, Option(""))
             try:
                 options[name] = option.read(text)
-            except (KeyError, ValueError, OSError):  # their messages may be secret, too
-                raise self.refused(scheme, f"with {option.expected} for {name}") from None
+            except (KeyError, ValueError, OSError):  # their messages may contain secrets
+                raise self.refused(scheme, f"must have {option.expected} for {name}") from None
         return StoreUrl(
             scheme,
             self.schemes[scheme],
@@ -305,26 +307,27 @@ class UrlSpec:
     def _texts(
         self, scheme: str, query: str, path: Mapping[str, str | None], known: Mapping[str, Any]
     ) -> Iterator[tuple[str, str]]:
-        """Yield options with their texts: those of the query, then those of the path alone."""
+        """Yield options with their texts: first from the query, then from the path only."""
         given: set[str] = set()
         names = ", ".join(known) or "none"
         for pair in query.split("&") if query else ():
             name, found, text = pair.partition("=")
             if name in given:
-                raise self.refused(scheme, f"with at most once each of the options {names}")
+                raise self.refused(scheme, f"must have each of the options {names} at most once")
             if not found or not (self.takes_others or name in known):
                 shown = f" {name!r}" if found else ""
-                expected = f"without the option{shown}; its options are {names}"
-                raise self.refused(scheme, expected)
+                raise self.refused(
+                    scheme, f"cannot have the option{shown}: its options are {names}"
+                )
             given.add(name)
             yield name, unquote(text)
         if 0 < len(given & {*self.together}) < len(self.together):
-            raise self.refused(scheme, f"with all of {', '.join(self.together)}, or none")
+            raise self.refused(scheme, f"must have all of {', '.join(self.together)}, or none")
         yield from ((name, text) for name, text in path.items() if text and name not in given)
 
 
 def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
-    """Read a URL by the specification of its scheme; nothing is resolved or connected.
+    """Read a URL according to its scheme's specification; nothing is resolved or connected.
 
     Args:
         url: ``scheme://[user:password@]host[:port][,host...][/path][?option=value&...]``, with
@@ -332,7 +335,7 @@ def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
         *specs: the possible kinds of URL.
 
     Raises:
-        InvalidArgumentError: it is malformed; the message holds no part that may be secret.
+        InvalidArgumentError: the URL is malformed; the message shows no part that may be secret.
     """
     scheme, found, rest = str(url).partition("://")
     scheme = scheme.lower()
@@ -340,16 +343,16 @@ def read_url(url: str, *specs: UrlSpec) -> StoreUrl:
         if scheme in spec.schemes:
             return spec.read(scheme, rest)
     known = ", ".join(f"{name}://" for spec in specs for name in spec.schemes)
-    # Only the scheme: the rest may hold a password, and so may a text that is no URL at all.
+    # Only the scheme is shown, because the rest, or a text that is not a URL, may contain a
+    # password.
     shown = f"{scheme}:..." if found and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) else "..."
-    expected = f"one that begins with {known}, with {_ESCAPE}"
-    raise InvalidArgumentError("url", shown, expected=expected)
+    raise InvalidArgumentError("url", shown, f"must begin with {known}, with {_ESCAPE}")
 
 
 def client_context(
     spec: UrlSpec, url: StoreUrl, names: tuple[str, str, str] = TLS_FILES
 ) -> ssl.SSLContext:
-    """Read the files of a URL; without any, the system's authorities are trusted.
+    """Read the files of a URL; without files, the system's authorities are trusted.
 
     Args:
         spec: the URL's specification.
@@ -357,16 +360,16 @@ def client_context(
         names: the options for the authority's certificate, the client's certificate, and its key.
 
     Raises:
-        InvalidArgumentError: a file holds something else.
+        InvalidArgumentError: a file does not hold a certificate or key.
     """
     authority, certificate, key = (url.options[name] for name in names)
     try:
         context = ssl.create_default_context(cafile=authority)
         if certificate:
             context.load_cert_chain(certificate, key)
-    except OSError as exc:  # OpenSSL's errors, too, are OSErrors
-        expected = f"with files of certificates and a key for {', '.join(names)} ({exc})"
-        raise spec.refused(url.scheme, expected) from None
+    except OSError as exc:  # OpenSSL's errors are OSErrors too
+        rule = f"must name files of certificates and a key in {', '.join(names)}: {exc}"
+        raise spec.refused(url.scheme, rule) from None
     return context
 
 
@@ -388,7 +391,7 @@ _KEY: Final = file("key of that certificate")
 _TLS: Final = {"ssl_ca_certs": _AUTHORITY, "ssl_certfile": _CERTIFICATE, "ssl_keyfile": _KEY}
 _PAIR: Final = ("ssl_certfile", "ssl_keyfile")
 
-# Below the 2 s timeout of a generator's call, so that the generator gets the reason.
+# This is below the 2 s timeout of a generator's call, so that the generator gets the reason.
 _TIMEOUT: Final = seconds("seconds for a call, retries included", 1.5)
 
 ETCD: Final = UrlSpec(
@@ -425,7 +428,7 @@ AIOCOSID: Final = (
         options=_REMOTE,
     ),
 )
-"""An aiocosid server: several of one store by HTTP, or one by its Unix socket."""
+"""An aiocosid server: several servers of one store over HTTP, or one over its Unix socket."""
 
 HTTP: Final = UrlSpec(
     {"http": False, "https": True, "cosid+http": False, "cosid+https": True},
@@ -493,7 +496,7 @@ POSTGRES: Final = UrlSpec(
 """PostgreSQL; all other parts of the URL are for the driver."""
 
 # Timeouts are below the default 2 s timeout of a generator's call, so that the generator gets the
-# reason.  Every server and proxy understands protocol 2, and nothing here needs more.
+# reason.  Every server and proxy understands protocol 2, and no feature here needs a later one.
 _REDIS_OPTIONS: Final = {
     "db": integer("number of the database", 0),
     "username": Option("user, as in front of the host"),
@@ -511,9 +514,9 @@ _REDIS_OPTIONS: Final = {
 _REDIS_TLS: Final = {
     **_TLS,
     "ssl_cert_reqs": choice(
-        "whether the server has to have a certificate", "none", "optional", "required"
+        "whether the server must have a certificate", "none", "optional", "required"
     ),
-    "ssl_check_hostname": boolean("whether the certificate has to be the host's"),
+    "ssl_check_hostname": boolean("whether the certificate must be the host's"),
     "ssl_ciphers": Option("ciphers that may be used"),
 }
 
@@ -554,7 +557,7 @@ REDIS: Final = (
         sentinel_password=Option("password of that user"),
     ),
 )
-"""Redis or Valkey: a server, by its socket, a Cluster, or by Sentinels."""
+"""Redis or Valkey: a server, also over its socket, a Cluster, or servers under Sentinel."""
 
 ZOOKEEPER: Final = UrlSpec(
     {"zookeeper": False},
@@ -568,4 +571,4 @@ ZOOKEEPER: Final = UrlSpec(
         )
     },
 )
-"""A ZooKeeper ensemble; the path is the node below which everything lies."""
+"""A ZooKeeper ensemble; the path is the node below which all nodes are created."""

@@ -1,11 +1,12 @@
 """The contract between a store and its server: counters, cells, and a lifecycle.
 
-A backend reads and writes; it decides nothing.  A counter is advanced in one round trip, by one
-native atomic operation on CosId's own key, row or node.  Cells are used rarely: they are read,
-`machine._rules` decides, and the changes are committed if no cell has changed; see `machine.cells`.
+A backend reads and writes; it makes no decisions.  It advances a counter in one round trip, with
+one native atomic operation on CosId's own key, row or node.  Cells are used rarely: the backend
+reads them, `machine._rules` decides, and the backend commits the changes if no cell has changed
+meanwhile; see `machine.cells`.
 """
 
-# ruff: noqa: ARG002 - a default may do without an argument that its overrides need
+# ruff: noqa: ARG002 - a default implementation may ignore an argument that its overrides need
 
 from __future__ import annotations
 
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 __all__ = ("MISSING", "Backend", "after_add", "after_raise", "as_integer", "counters_of")
 
 MISSING: Final = -1
-"""Instead of a counter's value: the counter is missing, and was not created."""
+"""Returned instead of a counter's value: the counter is missing, and was not created."""
 
 
 def after_add(found: int | None, by: int, *, first: int | None, store: str, name: str) -> int:
-    """Return a counter's value after `Backend.add`, for servers that cannot add by themselves.
+    """Return a counter's value after `Backend.add`, for servers without an atomic addition.
 
     Raises:
         CounterMissingError: the counter is missing, and ``first`` is None.
-        IdOverflowError: it would pass 2^63-1.
+        IdOverflowError: the counter would pass 2^63-1.
     """
     if found is None and first is None:
         raise CounterMissingError(store, counter=name)
@@ -54,19 +55,19 @@ def after_add(found: int | None, by: int, *, first: int | None, store: str, name
 
 
 def after_raise(found: int | None, above: int, *, create: bool) -> int:
-    """Return a counter's value after `Backend.raise_to`; `MISSING` if it is missing."""
+    """Return a counter's value after `Backend.raise_to`, or `MISSING` if there is none."""
     return MISSING if found is None and not create else max(found or 0, above)
 
 
 def as_integer(value: object) -> int | None:
-    """Return a column's value, or None if it is no integer."""
+    """Return a column's value as an integer, or None if it is not one."""
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
-        return int(value)  # of a numeric column
+        return int(value)  # a numeric column
     return value if type(value) is int else None
 
 
 def counters_of(found: Iterable[tuple[str, int | None]], prefix: str) -> list[Counter]:
-    """Return the counters whose names have a prefix, without damaged ones, whose value is None."""
+    """Return the counters whose names have a prefix, except damaged ones, whose value is None."""
     return [
         Counter(namespaced_name=name, last_max_id=max_id)
         for name, max_id in found
@@ -75,28 +76,30 @@ def counters_of(found: Iterable[tuple[str, int | None]], prefix: str) -> list[Co
 
 
 class Backend(NotCopyable, ABC):
-    """One server, file or cluster, on a user's client or on connections of its own.
+    """One server, file or cluster, on a client that was passed in or on its own connections.
 
-    All distributors of a store share it.  An atomic step is safe to be applied twice.  A cancelled
-    call may have taken effect; its reply is never taken for another call's.  A driver's exception
-    never escapes: it is the ``__cause__`` of an error of ours.
+    All distributors of a store share one backend.  Each atomic step is safe to apply twice.  A
+    cancelled call may have taken effect; its reply is never mistaken for the reply to another call.
+    A driver's exception never escapes: it becomes the ``__cause__`` of an aiocosid error.
 
     Attributes:
-        label: names the server or file in messages, without credentials.
-        link: the connections, which have an ``aopen`` and an ``aclose``; None if there are none.
-        name: names the servers where a store is shown, without credentials.
+        label: the server's or file's name in messages, without credentials.
+        link: the connections, with ``aopen`` and ``aclose`` methods; None if there are none.
+        name: the servers' names where a store is displayed, without credentials.
         name_width: the maximum length of a counter's ``{namespace}.{name}`` in characters; None for
             no limit.
         fork_remedy: the remedy for a forked child, in messages.
-        is_local: whether it lives in this process, and answers without a suspension.
-        durability: the check of the server's settings; one that ignores them where there is none.
-        has_clock: whether a snapshot has the server's wall clock.
-        has_marker: whether it keeps a marker for all namespaces; False where no commit can span
-            them.
-        has_witness: whether it remembers that there was something, if all of that is lost.
+        is_local: whether the data lives in this process, so that calls finish without suspending.
+        durability: checks the server's settings; for servers without such settings, a check that
+            ignores them.
+        has_clock: whether a snapshot contains the time on the server's wall clock.
+        has_marker: whether one marker covers all namespaces; False where a commit cannot span
+            namespaces.
+        has_witness: whether the store still remembers that it had data after all of the data is
+            lost.
         order_risk: why a later `add` may return a lower value; empty for linearizable counters.
-        address: the URL without the login; empty for a user's client.
-        is_disposable: without a witness, whether this process has created it for tests.
+        address: the URL without the login; empty for a client that was passed in.
+        is_disposable: where there is no witness: whether this process created the store for tests.
     """
 
     __slots__ = ("__weakref__", "address", "is_disposable", "label", "link", "name")
@@ -122,21 +125,22 @@ class Backend(NotCopyable, ABC):
     # Lifecycle.
 
     async def aopen(self) -> None:
-        """Get ready in this process and on this loop; connects on first use.
+        """Get ready in this process and on this loop; connections are opened on first use.
 
         Raises:
-            ForkedError: it lives on a client of the parent process.
+            ForkedError: the client belongs to the parent process.
         """
         await self.link.aopen()
 
     async def aclose(self) -> None:
-        """Close the connections that it opened; never a user's client.  It may be used again."""
+        """Close the connections that it opened, never a user's client.  It can be reopened."""
         await self.link.aclose()
 
     async def ask_server(self) -> ServerInfo:
-        """Ask the server who it is, in one round trip; see `aiocosid.abc.Store.ask_server`.
+        """Ask the server for its version and settings; see `aiocosid.abc.Store.ask_server`.
 
-        Where it does not tell, a counter that is missing is read (the default).
+        It takes one round trip.  The default, for servers that do not tell, reads a missing
+        counter.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -147,17 +151,17 @@ class Backend(NotCopyable, ABC):
     # Schema.
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
-        """Create what was never there; concurrent calls are safe.
+        """Create what never existed; concurrent calls are safe.
 
         Args:
-            disposable: the store is for tests: whatever is lost in it may be made again.
-            after_loss: create also what was there and is lost, without a marker.
+            disposable: the store is for tests, so anything that is lost may be created again.
+            after_loss: also create what existed and was lost, without a marker.
 
         Returns:
-            Whether the store is disposable; without a witness it is what the caller says.
+            Whether the store is disposable; without a witness, the value that the caller passed.
 
         Raises:
-            SchemaDroppedError: what is missing was there, and the store is not disposable.
+            SchemaDroppedError: something that existed is missing, and the store is not disposable.
             StoreError: the store refuses or cannot be reached.
         """
         return disposable
@@ -165,10 +169,10 @@ class Backend(NotCopyable, ABC):
     # Counters, by their full name ``{namespace}.{name}``.
 
     def check_counter(self, counter: IdSegmentDistributor) -> None:
-        """Raise unless the store can hold a counter of that name.
+        """Raise unless the store can hold a counter with that name.
 
         Raises:
-            InvalidArgumentError: the name is refused.
+            InvalidArgumentError: the name is not valid.
             NameTooLongError: it is longer than the store can hold.
         """
         if self.name_width is not None and len(counter.namespaced_name) > self.name_width:
@@ -181,33 +185,33 @@ class Backend(NotCopyable, ABC):
         Args:
             name: the counter.
             by: how many ids; 0 only creates a missing counter.
-            first: the value of a missing counter after this call; None to create none.  It is
-                created only if the store has a marker.
+            first: the value of a missing counter after this call; None creates no counter.  A
+                counter is created only if the store has a marker.
 
         Returns:
             The counter after the addition.
 
         Raises:
             CounterMissingError: the counter is missing, and ``first`` is None.
-            CounterNotCreatedError: it is missing, and the store may have lost it.
+            CounterNotCreatedError: the counter is missing, and the store may have lost it.
             IdOverflowError: the counter would pass 2^63-1; nothing was written.
-            CorruptCounterError: it holds no integer; nothing was written.
+            CorruptCounterError: the counter holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
 
     def add_nowait(self, name: str, by: int, *, first: int | None) -> int:
-        """Do the same without a suspension, if the store lives in this process.
+        """Do the same as `add` without suspending, if the store lives in this process.
 
         Raises:
-            WouldBlock: this store has to be awaited (the default).
+            WouldBlock: this store must be awaited (the default).
         """
         raise WouldBlock
 
     async def begin(self, name: str, at: int) -> int:
-        """Create a counter with this value under the marker; return that of one that exists.
+        """Create a counter with this value if the store has its marker; return an existing value.
 
         Raises:
-            CounterNotCreatedError: it is missing, and the store may have lost it.
+            CounterNotCreatedError: the counter is missing, and the store may have lost it.
             StoreError: the store refuses or cannot be reached.
         """
         return await self.add(name, 0, first=at)
@@ -217,12 +221,12 @@ class Backend(NotCopyable, ABC):
         """Raise a counter to ``above`` if it is lower, in one atomic step.
 
         Returns:
-            The counter as it is now; None if it is missing and ``create`` is False.
+            The counter's new value; None if it is missing and ``create`` is False.
 
         Raises:
-            CounterNotCreatedError: it may be created, and the store knows that it had counters and
+            CounterNotCreatedError: ``create`` is True, but the store knows that it had counters and
                 lost all of them.
-            CorruptCounterError: it holds no integer; nothing was written.
+            CorruptCounterError: the counter holds no integer; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
 
@@ -231,11 +235,12 @@ class Backend(NotCopyable, ABC):
         """Return the counters whose names have the prefix, in any order, without damaged ones."""
 
     async def peek(self, name: str) -> int | None:
-        """Return a counter's value, and change nothing; None if it is missing.
+        """Return a counter's value without changing it; None if it is missing.
 
         Raises:
-            UnsupportedByStoreError: this store has no way to read it (the default).
-            CorruptCounterError: it holds no integer.
+            UnsupportedByStoreError: this store cannot read a counter without changing it (the
+                default).
+            CorruptCounterError: the counter holds no integer.
             StoreError: the store refuses or cannot be reached.
         """
         raise UnsupportedByStoreError(self.label, "it cannot read a counter without changing it")
@@ -243,7 +248,7 @@ class Backend(NotCopyable, ABC):
     # Cells: see `aiocosid.machine.cells.CellBackend`.
 
     async def is_counting(self) -> bool:
-        """Whether counters may be created, where each namespace has a marker of its own.
+        """Return whether counters may be created, where each namespace has its own marker.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -251,7 +256,7 @@ class Backend(NotCopyable, ABC):
         return False
 
     async def mark_counters(self) -> None:
-        """Allow that counters are created, where each namespace has a marker of its own.
+        """Allow counters to be created, where each namespace has its own marker.
 
         A cancelled call may have taken effect; it is safe to repeat.
 
@@ -264,7 +269,7 @@ class Backend(NotCopyable, ABC):
         raise self._has_no_machine_ids()
 
     async def commit(self, snapshot: Snapshot, changes: Changes) -> bool:
-        """Write all or nothing, if nothing has changed; see `CellBackend.commit`."""
+        """Write all changes, or none if a cell has changed meanwhile; see `CellBackend.commit`."""
         raise self._has_no_machine_ids()
 
     async def namespaces(self) -> Sequence[str]:
@@ -272,7 +277,7 @@ class Backend(NotCopyable, ABC):
         raise self._has_no_machine_ids()
 
     async def is_in_use(self) -> bool:
-        """Whether there are counters, or machine ids that were ever held, of CosId's too."""
+        """Return whether there are counters, or machine ids that were ever held, even CosId's."""
         if await self.counters(""):
             return True
         for name in await self.namespaces():

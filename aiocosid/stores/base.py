@@ -68,11 +68,11 @@ B = TypeVar("B", bound="Backend")
 WHOLE: Final = ReadRequest(is_complete=True)
 
 EVERYWHERE: Final = "cosid"
-"""A namespace for reading the store's marker."""
+"""The namespace under which the store's marker is read."""
 
 
 class BackendStore(NotCopyable, Store, Generic[B]):
-    """Counters and machine ids on one server, file or cluster: the base of each server's class."""
+    """Counters and machine ids on one server, file or cluster: the base of each store class."""
 
     __slots__ = ("_backend",)
 
@@ -96,11 +96,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
 
     @property
     def durability_warnings(self) -> Sequence[str] | None:
-        """The settings of the server by which it may lose what it has granted; None if unknown."""
+        """The server settings that may lose what was granted; None if they are not known."""
         return self._backend.durability.durability_warnings
 
     async def ask_server(self) -> ServerInfo:
-        """Ask the server for its version, and for settings by which it may lose grants.
+        """Ask the server for its version, and for settings that may lose grants.
 
         Raises:
             StoreError: the store refuses or cannot be reached.
@@ -137,13 +137,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         )
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
-        """Create tables or streams that were never there; see `aiocosid.abc.Store.create_schema`.
+        """Create the tables or streams that never existed; see `aiocosid.abc.Store.create_schema`.
 
         A cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
-            SchemaDroppedError: tables were dropped, and the store is not disposable.
-            StoreNotEmptyError: the store has keys but no marker, and no witness.
+            SchemaDroppedError: tables that existed were dropped, and the store is not disposable.
+            StoreNotEmptyError: the store has keys, but neither a marker nor a witness.
             StoreError: the store refuses or cannot be reached.
         """
         backend = self._backend
@@ -153,33 +153,34 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         if not (backend.has_witness or backend.is_disposable):
             backend.is_disposable = True
             logger.warning("%s: %s", backend.label, TREATED_AS_DISPOSABLE)
-        with suppress(UnsupportedByStoreError):  # it has counters only
+        with suppress(UnsupportedByStoreError):  # the store has counters only
             if not backend.has_marker:
                 if not await backend.is_in_use():
                     await backend.mark_counters()
                 return
             found = await read_cells(backend, EVERYWHERE, ReadRequest())
             if not rules.is_initialized(found):
-                # Without witness and marker nothing tells that what is there was made for tests.
+                # Without a witness or a marker, nothing shows that the existing data was made for
+                # tests.
                 is_known = backend.has_witness or found.marker is not None
                 await self.initialize(confirm_no_holders=is_known)
 
     @property
     def has_witness(self) -> bool:
-        """Whether the store can tell what was never there from what was lost."""
+        """Whether the store can tell data that never existed from data that was lost."""
         return self._backend.has_witness
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
         """Return the counters, ordered by name, without damaged ones.
 
         Args:
-            namespace: only the counters whose name begins with it and a dot; None for all.
+            namespace: only counters whose name begins with this and a dot; None for all.
 
         Raises:
-            InvalidArgumentError: ``namespace`` is no text that a store can hold.
+            InvalidArgumentError: ``namespace`` is not a text that a store can hold.
             StoreError: the store refuses or cannot be reached.
         """
-        if namespace:  # no counter has the empty one
+        if namespace:  # no counter has an empty namespace
             check_text("namespace", namespace)
         prefix = "" if namespace is None else f"{namespace}."
         found = await self._backend.counters(prefix)
@@ -195,9 +196,9 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
-            CounterNotCreatedError: it may be created, but a database's table of counters was
+            CounterNotCreatedError: ``create`` is True, but the database's table of counters was
                 emptied.
-            CorruptCounterError: it holds no integer; nothing was written.
+            CorruptCounterError: the counter holds no integer; nothing was written.
             IdOverflowError: the table's column is too narrow for it; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
@@ -213,12 +214,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> int:
         """Create a counter whose first id is ``offset + 1``, and return its last id.
 
-        As a first call for ids it is created under the store's marker only; one that exists stays
-        as it is.  One atomic step, safe to repeat; a cancelled call may have taken effect.
+        Like the first call for ids, this creates the counter only if the store has its marker; an
+        existing counter is left unchanged.  This is one atomic step and safe to repeat.  A
+        cancelled call may have taken effect.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            CounterNotCreatedError: the store was emptied, or never initialised.
+            CounterNotCreatedError: the store was emptied or never initialised.
             StoreError: the store refuses or cannot be reached.
         """
         counter = self.segment_distributor(namespace=namespace, name=name, offset=offset)
@@ -231,7 +233,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """Return a distributor of machine ids on this store's connections; nothing is sent yet.
 
         Args:
-            options: the keyword arguments: see `MachineIdOptions`.
+            options: the keyword arguments of `MachineIdOptions`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``state_dir`` is given for an
@@ -240,18 +242,18 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return self._machine(self._backend, **vars(options))
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
-        """Return the machine ids that were ever handed out, by namespace and number.
+        """Return all machine ids that were ever granted, by namespace and number.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
-            CorruptMachineStateError: a cell of aiocosid's is damaged.
+            InvalidArgumentError: the namespace is not a text, or is too long.
+            CorruptMachineStateError: one of aiocosid's cells is damaged.
             StoreError: the store refuses or cannot be reached.
         """
         found = await self._snapshots(namespace)
         return [each for snapshot in found for each in rules.list_machines(snapshot)]
 
     async def evict_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner, which must not run any more; its mark stays.
+        """Evict the holder of a machine id, which must no longer run; the id's fence stays.
 
         A cancelled call may have taken effect.
 
@@ -267,7 +269,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             slot = snapshot.slots.get(machine_id)
             found = (slot.holders, slot.record and slot.record.token) if slot is not None else None
             if owner and found != owner[0]:
-                return Decision()  # applied already; an instance that took the id since keeps it
+                return Decision()  # already applied; a new holder of the id keeps it
             owner[:] = [found]
             return rules.take_away(snapshot, machine_id)
 
@@ -290,10 +292,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         check_integer("above_ms", above_ms, at_least=0)
         latest_ms = SYSTEM_CLOCK.now_ms() + rules.MOST_AHEAD_MS
         if above_ms > latest_ms:
-            expected = (
-                f"at most {latest_ms}, a day ahead: no id comes until then, nothing lowers it"
+            rule = (
+                f"must be at most {latest_ms}, a day ahead: no id is made until then, and nothing "
+                "lowers it"
             )
-            raise InvalidArgumentError("above_ms", above_ms, expected=expected)
+            raise InvalidArgumentError("above_ms", above_ms, rule)
         is_raised: bool = await self._change(
             namespace,
             lambda snapshot, _: rules.raise_mark(snapshot, machine_id, above_ms),
@@ -302,13 +305,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return is_raised
 
     async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
-        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+        """Repair machine ids whose times are far ahead; see `aiocosid.abc.Store.repair_machines`.
 
         A cancelled call may have taken effect; it is safe to repeat.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
-            CorruptMachineStateError: a cell of aiocosid's is damaged.
+            InvalidArgumentError: the namespace is not a text, or is too long.
+            CorruptMachineStateError: one of aiocosid's cells is damaged.
             StoreError: the store refuses or cannot be reached.
         """
         _check_namespace(namespace)
@@ -320,7 +323,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """Return the width of a namespace's machine ids in bits, or None if none is stored yet.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
+            InvalidArgumentError: the namespace is not a text, or is too long.
             CorruptMachineStateError: the namespace's cell is damaged.
             StoreError: the store refuses or cannot be reached.
         """
@@ -336,12 +339,12 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         region: int | None = None,
         region_bits: int = 0,
     ) -> None:
-        """Change the width of a namespace's machine ids, and its region, if none is held.
+        """Change the width of a namespace's machine ids, and its region, while none is held.
 
         A cancelled call may have taken effect.
 
         Raises:
-            MachineIdInUseError: one is held; nothing was written.
+            MachineIdInUseError: a machine id is held; nothing was written.
             MachineIdQuarantineError: the store may have lost the record of a holder.
             InvalidArgumentError: an argument is outside its range.
             CorruptMachineStateError: a cell is damaged; nothing was written.
@@ -354,10 +357,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         await self._change(namespace, rule)
 
     async def is_initialized(self) -> bool:
-        """Return whether the store has a marker that was written for it as it is now.
+        """Return whether the store has a marker, written for the store as it is now.
 
         Raises:
-            UnsupportedByStoreError: the store keeps no machine ids, or no marker for all of them.
+            UnsupportedByStoreError: the store keeps no machine ids, or has no single marker for all
+                of them.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
         if not self._backend.has_marker:
@@ -371,11 +375,11 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     ) -> None:
         """Write the store's marker; see `aiocosid.abc.Store.initialize`.
 
-        On Redis Cluster it lets counters begin; each namespace of machine ids has a marker of its
-        own, see `initialize_namespace`.  A cancelled call may have taken effect.
+        On Redis Cluster this lets counters be created; each namespace of machine ids has its own
+        marker, see `initialize_namespace`.  A cancelled call may have taken effect.
 
         Raises:
-            StoreNotEmptyError: the store has keys, and neither argument is given.
+            StoreNotEmptyError: the store has keys, and neither argument was given.
             UnsupportedByStoreError: the store keeps no machine ids.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
@@ -396,12 +400,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         await backend.mark_counters()
 
     async def forget_namespace(self, *, namespace: str) -> bool:
-        """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
+        """Forget that a namespace existed; see `aiocosid.abc.Store.forget_namespace`.
 
         A cancelled call may have taken effect.
 
         Raises:
-            InvalidArgumentError: the namespace still has machine ids, or is no text, or too long.
+            InvalidArgumentError: the namespace still has machine ids, is not a text, or is too
+                long.
             StoreError: the store refuses or cannot be reached.
         """
         _check_namespace(namespace)
@@ -419,14 +424,14 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         confirm_no_holders: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Mark one namespace as complete: the store has lost nothing of it.
+        """Confirm that one namespace is complete: the store has lost none of its machine ids.
 
-        Use it on Redis Cluster, where `initialize` marks no namespace, or for a single namespace.
+        Use it on Redis Cluster, where `initialize` covers no namespace, or for a single namespace.
         See `aiocosid.abc.Store.initialize_namespace`.  A cancelled call may have taken effect.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long, or the safe guard is no
-                valid time.
+            InvalidArgumentError: the namespace is not a text or is too long, or the safe guard is
+                not a valid time.
             CorruptMachineStateError: a cell is damaged; nothing was written.
             StoreError: the store refuses, cannot be reached, or hides its identity.
         """
@@ -439,13 +444,13 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         return marker
 
     async def machine_markers(self, *, namespace: str | None = None) -> Sequence[MachineMarker]:
-        """Return the markers, by namespace; namespaces without one are left out.  Writes nothing.
+        """Return the markers by namespace, without namespaces that have none.  Writes nothing.
 
         Args:
-            namespace: only this one's; None for all.
+            namespace: return only this namespace's marker; None for all.
 
         Raises:
-            InvalidArgumentError: the namespace is no text, or too long.
+            InvalidArgumentError: the namespace is not a text, or is too long.
             CorruptMachineStateError: a cell is damaged.
             StoreError: the store refuses or cannot be reached.
         """
@@ -460,10 +465,10 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         ]
 
     async def clock_ms(self) -> int:
-        """Return the time by the store's clock, unix time in milliseconds.
+        """Return the time on the store's clock: unix time in milliseconds.
 
         Raises:
-            UnsupportedByStoreError: this store tells no time, or keeps no machine ids.
+            UnsupportedByStoreError: this store has no clock to read, or keeps no machine ids.
             StoreError: the store refuses or cannot be reached.
         """
         if not (self._backend.has_clock and self._backend.has_marker):
@@ -473,7 +478,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     async def _change(
         self, namespace: str, rule: Rule, *, need: ReadRequest = WHOLE, guard_ms: int = 0
     ) -> Any:  # noqa: ANN401 - the rule's answer
-        """Apply a rule's decision for a caller that is no instance."""
+        """Apply a rule's decision for a caller that is not an instance."""
         caller = Caller("", guard_ms=guard_ms, nonce=nonce())
         answer, _ = await transact(
             self._backend, namespace, need, lambda found, _: rule(found, caller)
@@ -491,29 +496,29 @@ class BackendStore(NotCopyable, Store, Generic[B]):
     # Lifecycle.
 
     async def aopen(self) -> None:
-        """Get ready in this process; it connects on first use.
+        """Get ready in this process; connections are opened on first use.
 
         Raises:
-            ForkedError: the client was passed in, and is the parent's.
+            ForkedError: the client was passed in and belongs to the parent process.
         """
         await self._backend.aopen()
 
     async def aclose(self) -> None:
-        """Close connections created from a URL; a user's client stays open.
+        """Close the connections that were created from a URL; a user's client stays open.
 
         Raises:
-            WrongLoopError: they are in use on another event loop.
+            WrongLoopError: the connections are in use on another event loop.
         """
         await self._backend.aclose()
 
 
 def backend_of(store: BackendStore[B]) -> B:
-    """Return what a store reads and writes by."""
+    """Return the backend of a store."""
     return store._backend
 
 
 def _safe_guard(found: Snapshot) -> float | None:
-    """Return the longest safe guard that was named, in seconds."""
+    """Return the longest safe guard on record, in seconds."""
     if found.space is None or not found.space.guard_ms:
         return None
     return inf if found.space.guard_ms >= ENDLESS_MS else found.space.guard_ms / 1000

@@ -1,4 +1,4 @@
-"""What ids a user's own tables hold: for floors of counters that were restored from a backup."""
+"""Reads the ids in a user's own tables, to set the floors of counters restored from a backup."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ __all__ = ("highest_in_column", "sql_backend_of", "values_of_column")
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _COLUMN: Final = re.compile(rf"(?:({_NAME})\.)?({_NAME})\.({_NAME})")
 
-_PAGE: Final = 10_000  # values that are read at once
+_PAGE: Final = 10_000  # values per read
 
 
 async def highest_in_column(source: Store | str, column: str) -> int | None:
     """Return the highest number in a column of a SQL database; None if the table is empty.
 
-    It reads only, in one statement.  A transaction that is not committed yet does not count.
+    It only reads, with one statement, and does not see transactions that are not yet committed.
 
     Args:
         source: a store on SQLite, PostgreSQL or MySQL, whose database has the table; or the URL of
-            such a database, with or without a driver of SQLAlchemy's.
-        column: ``table.column`` or ``schema.table.column``, as the database spells them, of
-            letters, digits, ``_`` and ``$``.
+            such a database, with or without a SQLAlchemy driver.
+        column: ``table.column`` or ``schema.table.column``, as the database spells them, consisting
+            of letters, digits, ``_`` and ``$``.
 
     Raises:
-        InvalidArgumentError: the column is none, the URL names no such database, or the column
-            holds something else than integers.
+        InvalidArgumentError: ``column`` is not the name of a column, the URL names no such
+            database, or the column holds something other than integers.
         MissingExtraError: the URL's driver, or SQLAlchemy, is not installed.
         UnsupportedByStoreError: the store has no tables.
-        StoreError: there is no such table or column, or the database refuses or cannot be reached.
+        StoreError: the table or column does not exist, or the database refuses or cannot be
+            reached.
     """
     found = _parsed(column)
     with _naming_the_table():
@@ -58,26 +59,27 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
     found_id = as_integer(value)
     if found_id is None and value is not None:
         given = f"{column}, which holds {value!r}"
-        raise InvalidArgumentError("column", given, expected="a column of integers")
+        raise InvalidArgumentError("column", given, "must be a column of integers")
     return found_id
 
 
 async def values_of_column(
     store: Store, column: str, where: Mapping[str, Value]
 ) -> AsyncIterator[list[object]]:
-    """Yield the values of a column in rising order, without NULL, in pages; it reads only.
+    """Yield the values of a column in rising order, without NULL, in pages; it only reads.
 
-    Equal values are yielded as often as the column has them, up to 10,000 times.
+    A value that occurs several times is yielded as often, up to 10,000 times.
 
     Args:
         store: a store on SQLite, PostgreSQL or MySQL, whose database has the table.
         column: ``table.column`` or ``schema.table.column``; see `highest_in_column`.
-        where: the values of other columns in the rows that count.
+        where: the values that other columns must have.
 
     Raises:
-        InvalidArgumentError: the column, or the name of another one, is none.
+        InvalidArgumentError: ``column``, or a name in ``where``, is not the name of a column.
         UnsupportedByStoreError: the store has no tables.
-        StoreError: there is no such table or column, or the database refuses or cannot be reached.
+        StoreError: the table or column does not exist, or the database refuses or cannot be
+            reached.
     """
     found = _parsed(column)
     backend = sql_backend_of(store)
@@ -108,7 +110,8 @@ async def values_of_column(
             yield page
             return
         last = page[-1]
-        # The next page may begin with the same value, and has all of it; unless it fills this one.
+        # The next page begins with all rows that have the last value, unless that value fills this
+        # page.
         whole = [each for each in page if each != last]
         how = ">=" if whole else ">"
         yield whole or page
@@ -118,8 +121,8 @@ async def values_of_column(
 def _parsed(column: str) -> re.Match[str]:
     found = _COLUMN.fullmatch(column)
     if found is None:
-        expected = "table.column or schema.table.column, names of letters, digits, _ and $"
-        raise InvalidArgumentError("column", column, expected=expected)
+        rule = "must be table.column or schema.table.column, in letters, digits, _ and $"
+        raise InvalidArgumentError("column", column, rule)
     return found
 
 
@@ -140,7 +143,7 @@ async def _own(store: Store, column: re.Match[str]) -> Sequence[Row]:
 
 
 def sql_backend_of(store: Store) -> SqlBackend:
-    """Return the backend of a store that has the tables of an application.
+    """Return the backend of a store that can hold an application's tables.
 
     Raises:
         UnsupportedByStoreError: the store has no tables.
@@ -154,7 +157,7 @@ def sql_backend_of(store: Store) -> SqlBackend:
 
 
 async def _from_url(url: str, column: re.Match[str]) -> Sequence[Row]:
-    from .sql import executor_of  # noqa: PLC0415 - it needs SQLAlchemy
+    from .sql import executor_of  # noqa: PLC0415 - needs SQLAlchemy
 
     executor = executor_of(url)
     try:
@@ -165,15 +168,15 @@ async def _from_url(url: str, column: re.Match[str]) -> Sequence[Row]:
 
 
 def _statement(column: re.Match[str], *, is_mysql: bool) -> str:
-    """Return the query; each name is quoted, and the column by its table.
+    """Return the query; each name is quoted, and the column is qualified by its table.
 
-    Otherwise SQLite would take the name of a missing column for a text.
+    Otherwise SQLite would treat the name of a missing column as a text.
     """
     place, name = _quoted(column, "`" if is_mysql else '"')
     return f"SELECT max({name}) FROM {place}"  # noqa: S608 - checked and quoted
 
 
 def _quoted(column: re.Match[str], quote: str) -> tuple[str, str]:
-    """Return the table and its column."""
+    """Return the quoted table and its column."""
     schema, table, name = (each and f"{quote}{each}{quote}" for each in column.groups())
     return f"{schema}.{table}" if schema else str(table), f"{table}.{name}"

@@ -1,4 +1,4 @@
-"""The distributor of a counter on any store, and what detects that a store lost writes."""
+"""The distributor of a counter on any store, and the check that detects lost writes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class HighWater:
     def check(
         self, distributor: IdSegmentDistributor, max_id: int, *, step: int, baseline: int | None
     ) -> int:
-        """Return ``max_id`` if a sound store could have answered it, and remember it.
+        """Return ``max_id`` if a store that lost nothing could have returned it, and remember it.
 
-        A store that only adds answers at least ``baseline + step``.
+        A store that only adds returns at least ``baseline + step``.
 
         Raises:
             StoreRolledBackError: the counter went backwards since the call was sent.
@@ -63,7 +63,7 @@ class HighWater:
         return max_id
 
     def missing(self, distributor: IdSegmentDistributor, *, step: int) -> StoreRolledBackError:
-        """Return the error for a counter that has answered before, and is missing now."""
+        """Return the error for a counter that answered before and is missing now."""
         return StoreRolledBackError(
             distributor.store,
             namespace=distributor.namespace,
@@ -86,7 +86,7 @@ class HighWater:
             raise ForkedError(str(what), remedy=remedy)
 
     def adopt(self) -> None:
-        """Bind it to this process: the values that the parent saw before the fork still hold."""
+        """Bind it to this process; the values that the parent saw before the fork remain valid."""
         self._fork_generation = fork.generation
 
 
@@ -105,9 +105,9 @@ class Described(CounterOptions):
 
 
 class WatchedDistributor(NotCopyable, IdSegmentDistributor):
-    """Checks each reply against those before.
+    """Checks each reply against the earlier ones.
 
-    A subclass takes the range, in `_grant`.
+    A subclass reserves the range in its `_grant`.
     """
 
     __slots__ = ("_water",)
@@ -123,12 +123,12 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
     async def next_max_id(self, step: int) -> int:
         """Advance the counter; see `aiocosid.abc.IdSegmentDistributor.next_max_id`.
 
-        A cancelled call may have taken effect; then its range is a gap, and no later call gets its
-        reply.
+        A cancelled call may have taken effect.  Its range is then a gap, and no later call receives
+        its reply.
 
         Raises:
-            InvalidArgumentError: ``step`` is no integer, below 1 or above the limit; nothing was
-                sent.
+            InvalidArgumentError: ``step`` is not an integer, is below 1 or is above the limit;
+                nothing was sent.
             IdOverflowError: the counter would pass 2^63-1, or does not fit its column; nothing was
                 written.
             CounterMissingError: another system's table has no such row; nothing was written.
@@ -138,43 +138,43 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
             StoreAuthenticationError: the store rejects the user, the password or the rights.
             StoreUnavailableError: the store cannot be reached, is busy, or does not answer.
             StoreRolledBackError: the counter is lower than it was, or gone.
-            ForkedError: the distributor, or the client beneath it, is the parent process's.
+            ForkedError: the distributor, or the client under it, belongs to the parent process.
             WrongLoopError: the connections are in use on another event loop.
         """
         return await self._watched(step, self._grant)
 
     async def _watched(self, step: int, grant: Callable[[int], Awaitable[int]]) -> int:
-        """Take a range, and compare it with those before."""
+        """Reserve a range, and compare it with earlier ones."""
         self._check(step)
         baseline = self._water.baseline()
         try:
             max_id = await grant(step)
         finally:
-            self._water.ensure_own(self)  # suspended across a fork: the range is the parent's
+            self._water.ensure_own(self)  # after a fork, the range belongs to the parent
         return self._water.check(self, max_id, step=self._rise(step), baseline=baseline)
 
     def _rise(self, step: int) -> int:
-        """Return by how much a sound counter has risen at least after so many ids."""
+        """Return the minimum by which a correct counter rises when so many ids are reserved."""
         return step
 
     @abstractmethod
     async def _grant(self, step: int) -> int:
-        """Take a range, and return its last id."""
+        """Reserve a range, and return its last id."""
 
     def _check(self, step: int) -> None:
         check_step(step)
         if self.step_limit is not None and step > self.step_limit:
-            expected = f"an integer from 1 to {self.step_limit}"
-            raise InvalidArgumentError("step", step, expected=expected)
+            rule = f"must be an integer from 1 to {self.step_limit}"
+            raise InvalidArgumentError("step", step, rule)
         if self.offset + step > MAX_ID:
             raise IdOverflowError(self.namespaced_name, limit=MAX_ID)
         self._water.ensure_own(self, remedy=self.fork_remedy)
 
     def resume_above(self, reached: int) -> None:
-        """Continue where another object for this counter ended: it exists, and is not lower.
+        """Continue after another object for this counter, which exists and is at least as high.
 
         Args:
-            reached: the highest max id that the store has answered to the other object.
+            reached: the highest max id that the store returned to the other object.
         """
         self._water.raise_to(reached)
 
@@ -187,8 +187,7 @@ class CounterDistributor(WatchedDistributor):
     """A counter on a store, advanced by one atomic step for each segment.
 
     A store's ``segment_distributor`` creates it.  Its first use creates the counter.  Once the
-    counter has answered it is never created again: a new one would begin below the ids that were
-    issued.
+    counter has answered, it is never created again: a new counter would begin below the issued ids.
     """
 
     __slots__ = ("_backend", "_key", "fork_remedy", "order_risk", "store")
@@ -224,10 +223,10 @@ class CounterDistributor(WatchedDistributor):
         return self.offset + step if self._water.baseline() is None else None
 
     def next_max_id_nowait(self, step: int) -> int:
-        """Do the same without a suspension, if the store lives in this process.
+        """Do the same as `next_max_id` without suspending, if the store lives in this process.
 
         Raises:
-            WouldBlock: the store has to be awaited.
+            WouldBlock: the store must be awaited.
             CosIdError: as for `next_max_id`.
         """
         self._check(step)
@@ -252,16 +251,16 @@ class CounterDistributor(WatchedDistributor):
             self._water.ensure_own(self)
 
     async def aopen(self) -> None:
-        """Get ready in this process; it connects on first use.
+        """Get ready in this process; connections are opened on first use.
 
         Raises:
-            ForkedError: the client was passed in, and is the parent's.
+            ForkedError: the client was passed in and belongs to the parent process.
         """
         await self._backend.aopen()
         await super().aopen()
 
 
 def reached_by(distributor: IdSegmentDistributor) -> int | None:
-    """Return the highest value of its counter that a distributor has seen; None at first."""
+    """Return the highest value that a distributor has seen of its counter; None at first."""
     water: HighWater | None = getattr(distributor, "_water", None)
     return None if water is None else water.baseline()

@@ -1,7 +1,7 @@
 """What a store reports about itself, for a dashboard or a command; reading changes nothing.
 
-`read_store` asks a store, `Rates` turns two readings into ids a second, and the other functions
-judge and show what was read.
+`read_store` queries a store, `Rates` turns two readings into ids per second, and the other
+functions interpret and format what was read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = (
 
 _NOTHING: Final = "aiocosid.nothing"  # a counter that no store has
 _READ_TIMEOUT: Final = 2.0  # seconds, for one question to a store
-_OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing of now
+_OLDEST_SAMPLE: Final = 30.0  # seconds: a rate over a longer time says nothing about the present
 _CLOSEST_SAMPLES: Final = 0.5  # seconds
 _CLOCK_TOLERANCE: Final = 1.0  # seconds
 
@@ -43,23 +43,23 @@ NOT_KEPT: Final = "not kept by this store"
 
 @dataclass(slots=True, kw_only=True)
 class StoreReading:
-    """What one store has answered.
+    """The answers of one store.
 
     Attributes:
-        label: names the store, without credentials.
+        label: the store's name, without credentials.
         at_ms: when it was asked, by this process's clock.
-        took: seconds that it needed for one question on an open connection; None if that is not
-            known.
-        silence: why it has answered nothing; empty if it has.
-        clock_error: seconds that this process's clock is ahead of the store's, and by how much that
-            may be wrong.
-        is_initialized: whether it has its marker.
+        took: seconds that one request took on an open connection; None if that is not known.
+        silence: why the store did not answer; empty if it did.
+        clock_error: seconds by which this process's clock is ahead of the store's, and the
+            uncertainty of that value.
+        is_initialized: whether the store has its marker.
         counters: its counters.
         machines: its machine ids.
         markers: its markers of namespaces.
-        server: its version, and whether it is proved to keep what it grants.
-        errors: why a part is not known, by its name, without what may be secret.
-        causes: the errors of these parts, where the store has raised one.
+        server: its version, and whether it is known to keep what it grants.
+        errors: why a part could not be read, by the part's name, without anything that may be
+            secret.
+        causes: the exceptions of these parts, where the store raised one.
     """
 
     label: str
@@ -79,12 +79,12 @@ class StoreReading:
 def label_of(store: Store) -> str:
     """Return the name of a store, without credentials."""
     ours = type(store).__module__.startswith("aiocosid.")
-    # The repr of a class of somebody else may show a password.
+    # The repr of a user's own class may show a password.
     return repr(store).strip("<>") if ours else type(store).__name__
 
 
 def parts_of(store: Store) -> Iterator[Store]:
-    """Yield the stores that a store is made of, each of one server; else the store itself."""
+    """Yield the single-server stores that a store consists of, or the store itself."""
     if not store.parts:
         yield store
     for each in store.parts:
@@ -92,11 +92,11 @@ def parts_of(store: Store) -> Iterator[Store]:
 
 
 async def ping(store: Store) -> None:
-    """Ask a store the smallest question that it has; nothing is written.
+    """Send a store its smallest request, which writes nothing.
 
     Raises:
-        UnsupportedByStoreError: it has none.
-        StoreError: it refuses or cannot be reached.
+        UnsupportedByStoreError: the store has no such request.
+        StoreError: the store refuses or cannot be reached.
     """
     try:
         await store.segment_distributor(name=_NOTHING).peek()
@@ -109,14 +109,14 @@ async def ping(store: Store) -> None:
 async def read_store(
     store: Store, clock: Clock = SYSTEM_CLOCK, *, within: float = _READ_TIMEOUT
 ) -> StoreReading:
-    """Ask a store for all that is shown of it; each part may fail alone, and none raises.
+    """Read everything that is displayed about a store; each part may fail alone, and none raises.
 
-    One that is away is asked nothing else.
+    A store that does not answer is sent no further request.
 
     Args:
         store: the store, open or not.
-        clock: time; the system's by default.
-        within: seconds for each question.
+        clock: the time source; the system's clock by default.
+        within: seconds for each request.
     """
     reading = StoreReading(label=label_of(store), at_ms=clock.now_ms())
 
@@ -144,7 +144,7 @@ async def read_store(
         return (before_ms - store_ms) / 1000 + doubt, doubt
 
     questions = {
-        "server": store.ask_server,  # it connects
+        "server": store.ask_server,  # the first request connects
         "took": answer_time,
         "clock_error": clock_error,
         "is_initialized": store.is_initialized,
@@ -168,24 +168,25 @@ async def read_store(
 
 
 def is_clock_wrong(error: float, doubt: float) -> bool:
-    """Return whether two clocks differ by more than a second, however long the answer took.
+    """Return whether two clocks differ by more than a second, even allowing for the doubt.
 
     Args:
-        error: seconds between them.
-        doubt: seconds by which that may be wrong.
+        error: seconds between the two clocks.
+        doubt: seconds by which ``error`` may be wrong.
     """
     return abs(error) - doubt > _CLOCK_TOLERANCE
 
 
 def held_until_ms(machine: Machine, marker: MachineMarker | None) -> int | float | None:
-    """Return until when a machine id stays its holder's if it is not renewed.
+    """Return the time until which a machine id stays with its holder if it is not renewed.
 
     Args:
         machine: a machine id that is held.
-        marker: that of its namespace, with the longest safe guard; None if it is not known.
+        marker: the marker of its namespace, with the longest safe guard; None if it is not known.
 
     Returns:
-        Unix time in milliseconds; ``inf`` if it does not expire; None if it is not known.
+        Unix time in milliseconds; ``inf`` if the lease does not expire; None if the time is not
+        known.
     """
     seconds = None if marker is None else marker.safe_guard
     if machine.stable or seconds == inf:
@@ -194,20 +195,20 @@ def held_until_ms(machine: Machine, marker: MachineMarker | None) -> int | float
 
 
 class Rates:
-    """How fast numbers rise, from the times at which somebody has asked."""
+    """How fast numbers rise, computed from the times and values of successive readings."""
 
     __slots__ = ("_samples",)
 
     def __init__(self) -> None:
-        """Begin without a sample."""
-        # By key: the latest sample, and the rate that it has given.
+        """Start without a sample."""
+        # For each key: the latest sample, and the rate that was computed from it.
         self._samples: dict[object, tuple[float, int, float | None]] = {}
 
     def rate(self, key: object, value: int, now: float) -> float | None:
-        """Return how much a number rises in a second; None while that is not known.  Keep a sample.
+        """Return a number's rise per second, None while that is not known, and keep the sample.
 
         Args:
-            key: names the number.
+            key: identifies the number.
             value: its value.
             now: monotonic seconds.
         """
@@ -227,14 +228,14 @@ class Rates:
 
 
 def number_text(value: float) -> str:
-    """Return a number with thousands apart, and one decimal place below 100."""
-    if value >= 100 or value == round(value):  # noqa: PLR2004 - as said
+    """Return a number with thousands separators, and one decimal place below 100."""
+    if value >= 100 or value == round(value):  # noqa: PLR2004 - see the docstring
         return f"{round(value):,}"
     return f"{value:,.1f}"
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a duration in the units that fit it."""
+    """Return a duration in suitable units."""
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 120:  # noqa: PLR2004 - seconds

@@ -35,7 +35,7 @@ __all__ = ("MemorySequenceDistributor", "MemoryStore")
 
 
 class _Steps:
-    """Changes of a few lines each, one after the other; none of them has an await."""
+    """Short changes of the data, one after the other; none contains an await."""
 
     __slots__ = ("_busy", "lock")
 
@@ -45,9 +45,9 @@ class _Steps:
 
     @contextmanager
     def one(self) -> Generator[None]:
-        """Let other threads wait; raise `WouldBlock` inside another step of this thread."""
+        """Make other threads wait; raise `WouldBlock` inside another step of this thread."""
         with self.lock:
-            if self._busy:  # a signal handler, a finalizer, or an eager task of theirs
+            if self._busy:  # called by a signal handler, a finalizer, or an eager task of one
                 raise WouldBlock
             try:
                 self._busy = True
@@ -57,13 +57,13 @@ class _Steps:
 
 
 class _InProcess(SequenceBackend):
-    """Sequences in a dictionary, and what holds for all that is in one."""
+    """Sequences in a dictionary, and what all stores in memory share."""
 
     __slots__ = ("_clock", "_fork_generation", "_sequences", "_steps", "identity")
 
     def __init__(self, clock: Clock) -> None:
         super().__init__("memory")
-        # It lives as long as the process, so it has lost nothing.
+        # The data lives as long as the process, so none of it can be lost.
         self.identity: str = "memory"
         self._sequences: dict[str, SequenceState | None] = {}
         self._clock: Clock = clock
@@ -74,11 +74,11 @@ class _InProcess(SequenceBackend):
         self._refuse_child()
 
     def _refuse_child(self) -> None:
-        """Raise in a child before the lock is taken: a thread of the parent may have held it."""
+        """Raise in a child before it takes the lock, which a thread of the parent may have held."""
         fork.ensure_own(self._fork_generation, "the memory store", remedy=self.fork_remedy)
 
     def _changing(self) -> AbstractContextManager[None]:
-        """Change something in one step."""
+        """Change the data in one step."""
         self._refuse_child()
         return self._steps.one()
 
@@ -98,17 +98,18 @@ class MemoryBackend(_InProcess):
     order_risk = ""
     stamps_tell = False
     is_local = True
-    has_clock = False  # a monotonic one
-    has_witness = True  # it is lost with the process
+    has_clock = False  # its clock is monotonic
+    has_witness = True  # all data is lost with the process
     fork_remedy = "use a store that both processes can reach"
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._counters: dict[str, int] = {}
-        # Complete except for the marker; `raw` has the machine id of each instance.
+        # Each snapshot is complete except for the marker; its `raw` has the machine id of each
+        # instance.
         self.cells: dict[str, Snapshot] = {}
         self.marker: Marker | None = Marker(self.identity, token_hex(8))
-        self._lock = self._steps.lock  # held for a few steps of Python, never across an await
+        self._lock = self._steps.lock  # held only briefly, never across an await
 
     async def ask_server(self) -> ServerInfo:
         self._refuse_child()
@@ -116,18 +117,19 @@ class MemoryBackend(_InProcess):
         return ServerInfo(version="memory", durability_warnings=(f"{weakness} sqlite:///ids.db",))
 
     async def aclose(self) -> None:
-        """Keep everything: other generators share this store."""
+        """Keep all data: other generators share this store."""
 
     # Counters.
 
     async def add(self, name: str, by: int, *, first: int | None) -> int:
-        return self.add_nowait(name, by, first=first)  # a signal handler drives no task
+        return self.add_nowait(name, by, first=first)  # a signal handler does not drive a task
 
     def add_nowait(self, name: str, by: int, *, first: int | None) -> int:
-        """Add without a suspension.
+        """Add without suspending.
 
         Raises:
-            WouldBlock: a signal handler or finalizer calls while the counters are being changed.
+            WouldBlock: a signal handler or finalizer called this while the counters were being
+                changed.
         """
         with self._changing():
             found = self._counters.get(name)
@@ -144,7 +146,7 @@ class MemoryBackend(_InProcess):
         return Counter(namespaced_name=name, last_max_id=max_id)
 
     async def counters(self, prefix: str) -> Sequence[Counter]:
-        return counters_of(self._counters.copy().items(), prefix)  # copied in one step of Python
+        return counters_of(self._counters.copy().items(), prefix)  # the copy is one atomic step
 
     async def peek(self, name: str) -> int | None:
         self._refuse_child()
@@ -192,7 +194,7 @@ class MemoryBackend(_InProcess):
             return True
 
     def cells_of(self, namespace: str) -> Snapshot:
-        """Return a namespace's cells; create them if there are none yet."""
+        """Return a namespace's cells, and create them if there are none yet."""
         return self.cells.setdefault(namespace, self._new(namespace))
 
     def _new(self, namespace: str) -> Snapshot:
@@ -206,7 +208,7 @@ class MemoryBackend(_InProcess):
         return list(self.cells)
 
     def forget(self, namespace: str, *, everything: bool) -> None:
-        """Lose a namespace's machine ids and sequences, or the memory of having kept the ids."""
+        """Drop a namespace's machine ids and sequences, or only the memory of having kept ids."""
         self._refuse_child()
         with self._lock:
             for name in self._sequences if everything else ():
@@ -225,9 +227,9 @@ def _value(slot: MachineSlot | None) -> tuple[object, object] | None:
 
 
 class MemorySequenceDistributor(BackendSequenceDistributor):
-    """Sequences of a second in memory, apart from any store; all generators with it share them.
+    """Sequences of a second in memory, independent of any store; generators that use it share them.
 
-    Do not use it beside other processes: they would count by themselves.
+    Do not use it in several processes: each would count for itself.
     """
 
     __slots__ = ()
@@ -244,11 +246,11 @@ class MemorySequenceDistributor(BackendSequenceDistributor):
         """Describe the sequences; see `aiocosid.abc.SequenceDistributor`.
 
         Args:
-            namespace: groups the names of one system.
+            namespace: a common prefix for the names of one system.
             name: the name; sequences are unique under it.
             max_sequence: the highest sequence.
             tolerance: whole seconds by which a second may differ from the clock.
-            clock: time; the system's by default.
+            clock: the time source; the system's clock by default.
         """
         super().__init__(
             MemoryBackend(clock or SYSTEM_CLOCK),
@@ -284,22 +286,22 @@ class MemoryStore(SequenceStore[MemoryBackend]):
             InvalidArgumentError: the URL names something else.
         """
         if url not in {"memory:", "memory://"}:
-            # Not the given URL: it may be another store's, with a password.
-            raise InvalidArgumentError("url", "...", expected="memory://")
+            # The given URL is not shown: it may be another store's, with a password.
+            raise InvalidArgumentError("url", "...", "must be memory://")
         return _SHARED
 
     def forget_machines(
         self, *, namespace: str = DEFAULT_NAMESPACE, everything: bool = True
     ) -> None:
-        """Behave like a server that was emptied; for tests.
+        """Behave like a server that lost its data; for tests.
 
         Args:
             namespace: the namespace whose machine ids and sequences of a second are lost.
-            everything: False for a server that was restored or failed over: the data is there, and
+            everything: False for a server that was restored or failed over: the data is there, but
                 may be old.
 
         Raises:
-            ForkedError: the machine ids are the parent's.
+            ForkedError: the machine ids belong to the parent process.
         """
         self._backend.forget(namespace, everything=everything)
 

@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 __all__ = ("MysqlStore",)
 
-_POOL: Final = "an asyncmy.Pool; from_url() takes a URL"
+_POOL: Final = "must be an asyncmy.Pool; use from_url() for a URL"
 
-_Pool = Any  # asyncmy's own annotations stop half-way
+_Pool = Any  # asyncmy's own annotations are incomplete
 _Session = Any
 
 
 class MysqlStore(BackendStore[SqlBackend]):
-    """Counters and machine ids in MariaDB or MySQL, in CosId's tables and one of our own.
+    """Counters and machine ids in MariaDB or MySQL, in CosId's tables and one of aiocosid's.
 
-    Runs on asyncio.  `create_schema` creates the tables; tables that CosId has created work as
-    well. If the collation of CosId's tables treats two names as equal, as MySQL's default does with
-    ``a`` and ``A``, and nearly all with trailing spaces, both names count in one row: no id is
-    issued twice, but they share one sequence; and no machine id is handed out to both.
+    Runs on asyncio.  `create_schema` creates the tables; tables that CosId created work as well.
+    The collation of CosId's tables may treat two names as equal: MySQL's default does so with ``a``
+    and ``A``, and nearly all collations ignore trailing spaces.  Both names then count in one row
+    and share one sequence: no id is issued twice, and no machine id is granted to both.
     """
 
     __slots__ = ()
@@ -57,19 +57,19 @@ class MysqlStore(BackendStore[SqlBackend]):
         """Use your own pool; nothing is sent yet.
 
         Args:
-            pool: an ``asyncmy.Pool``, which is never closed here.  A connection on which a call
-                failed or was cancelled is closed, and the pool replaces it.  It need not be in
-                autocommit mode, nor strict.
-            durability: what to do about a server whose settings may lose grants: ``"warn"`` in the
-                log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
+            pool: an ``asyncmy.Pool``, which the store never closes.  A connection on which a call
+                failed or was cancelled is closed, and the pool replaces it.  Connections need not
+                be in autocommit or strict mode.
+            durability: what to do about a server whose settings may lose grants: ``"warn"`` logs
+                one warning, ``"refuse"`` issues no ids, and ``"ignore"`` does nothing.
 
         Raises:
-            InvalidArgumentError: it is no pool of asyncmy's, or ``durability`` none of the words; a
-                single connection is refused, since it runs one query at a time, and its
-                transactions could take grants back.
+            InvalidArgumentError: ``pool`` is not an asyncmy pool, or ``durability`` is not one of
+                the three words.  A single connection is refused because it runs one query at a
+                time, and rolling back its transactions could undo grants.
         """
         if not isinstance(pool, Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("pool", type(pool), expected=_POOL)
+            raise InvalidArgumentError("pool", type(pool), _POOL)
         check = DurabilityCheck(durability, pool)
         self._backend = SqlBackend(PoolExecutor(_DRIVER, pool), MYSQL, check)
 
@@ -78,11 +78,11 @@ class MysqlStore(BackendStore[SqlBackend]):
         """Use up to four connections of its own, opened on first use and again after `aclose`.
 
         Args:
-            url: ``mysql://user:password@host:port/database``, or ``mariadb://``, which is the same.
+            url: ``mysql://user:password@host:port/database``, or the same with ``mariadb://``.
                 Options after a ``?``: ``unix_socket=/path``; ``ssl-mode`` (``DISABLED``, the
                 default, ``REQUIRED``, ``VERIFY_CA`` or ``VERIFY_IDENTITY``), ``ssl-ca``,
-                ``ssl-cert`` and ``ssl-key``, as for mysql's own client; and ``durability=refuse``,
-                as for the class itself.
+                ``ssl-cert`` and ``ssl-key``, as for the ``mysql`` client; and
+                ``durability=refuse``, as for the class itself.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
@@ -101,8 +101,8 @@ def _options_of(url: str) -> tuple[dict[str, Any], StoreUrl]:
     """Return the options of a connection, and the parsed URL.
 
     Raises:
-        InvalidArgumentError: the URL is malformed, or an option is unknown; no part of it is shown
-            that may be secret.
+        InvalidArgumentError: the URL is malformed, or an option is unknown; the message shows no
+            part that may be secret.
     """
     found = read_url(url, SPEC)
     (host,), query = found.hosts, found.options
@@ -112,7 +112,7 @@ def _options_of(url: str) -> tuple[dict[str, Any], StoreUrl]:
         "port": host.port,
         "database": query["database"],
         "user": user,
-        "password": password.encode(),  # a str would be sent as Latin-1
+        "password": password.encode(),  # the driver would send a str as Latin-1
         "unix_socket": query["unix_socket"],
         "ssl": _tls(found),
     }
@@ -122,14 +122,14 @@ def _options_of(url: str) -> tuple[dict[str, Any], StoreUrl]:
 def _tls(url: StoreUrl) -> ssl.SSLContext | None:
     """Return the TLS context; None by default unless ``ssl-ca`` is given.
 
-    As mysql's own client, except that TLS is not used unless it is requested.
+    It works like the ``mysql`` client, except that TLS is used only if it is requested.
     """
     names = ("ssl-ca", "ssl-cert", "ssl-key")
     mode = url.options["ssl-mode"] or ("VERIFY_CA" if url.options["ssl-ca"] else "DISABLED")
     if mode == "DISABLED":
         if any(url.options[name] for name in names):
-            expected = "with another ssl-mode than DISABLED beside ssl-ca, ssl-cert or ssl-key"
-            raise SPEC.refused(url.scheme, expected)
+            rule = "must have another ssl-mode than DISABLED with ssl-ca, ssl-cert or ssl-key"
+            raise SPEC.refused(url.scheme, rule)
         return None
     context = client_context(SPEC, url, names)
     context.check_hostname = mode == "VERIFY_IDENTITY"
@@ -138,20 +138,20 @@ def _tls(url: StoreUrl) -> ssl.SSLContext | None:
 
 
 async def _acquire(pool: _Pool) -> _Session:
-    # The call that needs a connection opens it, and the driver would wait for a silent server.
+    # The call that needs a connection opens it, because the driver would wait for a silent server.
     opens = not pool.freesize and pool.size < pool.maxsize
     with anyio.fail_after(CONNECT_TIMEOUT if opens else None):
         return await pool.acquire()
 
 
 async def _run(connection: _Session, statement: str, values: Mapping[str, Value]) -> list[Row]:
-    # A plain cursor, whatever class the user's pool has chosen.
+    # A plain cursor is used, whatever cursor class the user's pool has chosen.
     return await run(connection.cursor(Cursor), statement, values)
 
 
 async def _release(pool: _Pool, connection: _Session, error: BaseException | None) -> None:
     if error is not None:
-        # It may be in a transaction, have a reply to come, or lead to a replica by now.
+        # The connection may be in a transaction, have a pending reply, or lead to a replica by now.
         _hang_up(connection)
     pool.release(connection)
 
@@ -176,15 +176,16 @@ def _silence(pool: _Pool) -> None:
 
 
 def _hang_up(connection: _Session) -> None:
-    """End a session, and tell the server at once: the session may hold locks.
+    """End a session, and tell the server at once, because the session may hold locks.
 
-    The transport itself would close it in a later turn of the loop, if that is not closed.
+    The transport alone would close it only in a later loop turn, and not at all if the loop is
+    closed.
     """
     found = socket_of(connection)
     with suppress(RuntimeError):  # the loop is closed
         connection.close()
     if found is not None and found.fileno() >= 0:
-        # A duplicate, because uvloop's own object has no shutdown.
+        # It is a duplicate, because uvloop's own object has no shutdown().
         with socket.socket(fileno=os.dup(found.fileno())) as twin, suppress(OSError):
             twin.shutdown(socket.SHUT_RDWR)
 

@@ -1,7 +1,7 @@
 """Counters and machine ids on NATS JetStream.  Requires the ``nats`` extra.
 
-CosId has no store on NATS: the subjects are aiocosid's own.  Below a prefix there are two streams,
-one with a message for each counter, and one with a message for each cell of machine ids.
+CosId has no NATS store: the subjects are aiocosid's own.  A prefix has two streams, one with a
+message for each counter, and one with a message for each cell of machine ids.
 """
 
 from __future__ import annotations
@@ -73,24 +73,25 @@ if TYPE_CHECKING:
 
 __all__ = ("NatsStore",)
 
-OLDEST: Final = (2, 12, 2)  # 2.12.0 refuses every batch, and 2.12.1 hangs where several meet
-CREATE_TIMEOUT: Final = 20.0  # seconds; a cluster elects leaders first
-PAUSE: Final = 0.02  # seconds at most, before a retry
-MOST_PENDING: Final = 1 << 20  # bytes; a server that has not read so much does not answer
-MOST_SEATS: Final = 800  # in a batch, which holds 1,000 messages
+OLDEST: Final = (2, 12, 2)  # 2.12.0 refuses every batch; 2.12.1 hangs if several run at once
+CREATE_TIMEOUT: Final = 20.0  # seconds, because a cluster first elects leaders
+PAUSE: Final = 0.02  # maximum seconds before a retry
+MOST_PENDING: Final = 1 << 20  # bytes; a server that leaves this much unread does not answer
+MOST_SEATS: Final = 800  # slots in a batch, which holds 1,000 messages
 
-# Added when a counter is created: so an increment on a missing counter is recognised.
+# This is added when a counter is created, so that an increment on a missing counter is recognised.
 BIAS: Final = 10**30
-# The first sequence of the cells is above this: sequences of a new stream were never used before.
+# The first sequence of the cells is above this, so that a new stream never reuses a sequence.
 LOWEST: Final = 10**15
 PLACE: Final = {"Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"}
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 
 # Codes of the server's errors.
 NO_MESSAGE, IS_THERE, NO_STREAM, CONFLICT = 10037, 10058, 10059, 10071
-BUSY: Final = {10158, 10164, 10176, 10211}  # nothing was done: conflicting or too many writes
-STARTING: Final = {10008, 10009, NO_STREAM}  # errors of a stream that another process is creating
-_NO_JETSTREAM: Final = 10039  # for the user's account
+# Nothing was done, because of conflicts or too many writes.
+BUSY: Final = {10158, 10164, 10176, 10211}
+STARTING: Final = {10008, 10009, NO_STREAM}  # errors while another process creates the stream
+_NO_JETSTREAM: Final = 10039  # JetStream is off for the user's account
 REFUSALS: Final = ("authorization", "authentication", "permissions")
 
 _NOT_SYNCED: Final = (
@@ -104,7 +105,7 @@ _Fields: TypeAlias = dict[str, str]  # the headers of a message
 
 
 class _Last(NamedTuple):
-    """The last message of a subject: its sequence, 0 for none; when it was written; its body."""
+    """The last message of a subject: its sequence (0 if there is none), time and body."""
 
     sequence: int = 0
     time_ms: int = 0
@@ -115,7 +116,7 @@ class _OwnClient(Client):
     """The driver's client, created from a URL.
 
     Attributes:
-        reason: the last error that the driver only passes to this callback.
+        reason: the last error, which the driver reports only to this callback.
     """
 
     reason: Exception | None = None
@@ -129,7 +130,7 @@ class _OwnClient(Client):
         for future in tuple(futures.values()):
             if not future.done():
                 future.set_exception(ConnectionClosedError())
-                future.exception()  # a call that does not wait yet gets the error elsewhere
+                future.exception()  # a call that is not waiting yet gets the error later
 
     def _connect_command(self) -> bytes:
         if "tls" in self.options and not self._server_info.get("tls_required"):
@@ -151,7 +152,7 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
             tls=tls,
             error_cb=client.record,
             closed_cb=client.give_up,
-            # The next connection would send the data that was meant for this one.
+            # After a reconnect the driver would send data that was meant for this connection.
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
@@ -160,7 +161,7 @@ async def _connect(url: StoreUrl, tls: ssl.SSLContext | None) -> Client:
         )
     except BaseException as exc:
         reason = client.reason
-        await _close(client)  # otherwise its socket stays open
+        await _close(client)  # otherwise the client's socket stays open
         if isinstance(exc, NoServersError) and reason is not None:
             raise reason from exc
         raise
@@ -192,9 +193,9 @@ def _as_store_error(label: str, exc: Exception, *, is_off: bool = False) -> Stor
 
 
 class NatsBackend(Backend):
-    """Two streams.  A commit is one batch of messages, which compares the last sequences.
+    """Two streams.  A commit is one batch of messages that compares the last sequences.
 
-    A stream's leader carries out an increment or a batch wholly or not at all, and answers when a
+    A stream's leader applies an increment or a batch as a whole or not at all, and answers once a
     majority of the replicas has it.
     """
 
@@ -202,7 +203,7 @@ class NatsBackend(Backend):
 
     link: Connection[Client]
 
-    # Fits a protocol line of 4,096 bytes, at three characters for each byte of UTF-8.
+    # It fits a protocol line of 4,096 bytes, at three characters for each byte of UTF-8.
     name_width: int | None = 256
 
     def __init__(
@@ -212,14 +213,14 @@ class NatsBackend(Backend):
         self._options = options
         self._prefix: str = options["prefix"]
         self._counters, self._cells = f"{self._prefix}_counters", f"{self._prefix}_cells"
-        self._far: set[str] = set()  # counters that may be near their limit
+        self._far: set[str] = set()  # counters that may be close to their limit
         self.order_risk: str = "" if options["sync_always"] else _NOT_SYNCED
 
-    # Calls, with our own deadline: the driver's would swallow a cancellation that arrives together
-    # with the reply.
+    # The calls have their own deadline, because the driver's would swallow a cancellation that
+    # arrives together with the reply.
 
     async def _call(self, work: Callable[[Client], Awaitable[T]], *, creates: bool = False) -> T:
-        """Run a call, and again if the server answers that nothing was done for now."""
+        """Run a call; run it again if the server answers that nothing was done for now."""
         seconds: float = CREATE_TIMEOUT if creates else self._options["timeout"]
         client: Client | None = None
         earlier: Exception | None = None
@@ -235,11 +236,11 @@ class NatsBackend(Backend):
                         code = getattr(exc, "err_code", None)
                         if code not in (STARTING if creates else BUSY):
                             for each in (self._counters, self._cells) * (code in {None, NO_STREAM}):
-                                await self._info(client, each)  # the stream may be gone
+                                await self._info(client, each)  # the stream may have been removed
                             raise
                     await SYSTEM_CLOCK.sleep(random.uniform(0, PAUSE))  # noqa: S311 - no secret
         except (OSError, NatsError, ValueError) as exc:
-            # A request on a denied subject gets no reply; the driver gets an error instead.
+            # A request on a denied subject gets no reply; instead, the driver receives an error.
             heard = client and isinstance(exc, TimeoutError) and client.last_error
             is_denied = heard is not earlier and "permissions" in str(heard).lower()
             # Otherwise JetStream may answer again: this server has it, or others of its cluster.
@@ -251,7 +252,7 @@ class NatsBackend(Backend):
     def _ensure_usable(self, client: Client) -> None:
         """Refuse a server that is too old, and a connection that does not send.
 
-        The driver buffers unsent data, and with too much of it swallows cancellations.
+        The driver buffers unsent data, and swallows cancellations if there is too much of it.
         """
         reading: asyncio.Task[Any] | None = client._reading_task  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if not (reading and client.is_connected) or client.pending_data_size > MOST_PENDING:
@@ -267,7 +268,7 @@ class NatsBackend(Backend):
         """Ask the leader about a stream.
 
         Raises:
-            SchemaMissingError: there is none.
+            SchemaMissingError: the stream does not exist.
         """
         if (info := await _ask(client, f"$JS.API.STREAM.INFO.{stream}", but=NO_STREAM)) is None:
             raise SchemaMissingError(self.label, table=stream, kind="stream")
@@ -342,23 +343,24 @@ class NatsBackend(Backend):
     ) -> int:
         """Raise a lower counter, or create a missing one, and return its value.
 
-        Of all processes that do so at the same value only one succeeds: the server drops the
+        If several processes do this at the same value, only one succeeds: the server drops the
         others' messages as duplicates.
 
         Args:
             client: the client.
             name: the counter's name.
-            at_least: the value that an existing counter is raised to.
-            first: the value of a missing counter that is created; None to create none.
-            is_marked: whether it is created only if the store has a marker.  That is another
-                stream, which is read before: a store that is emptied in between, within one round
-                trip, gets the counter.
+            at_least: the value to which an existing counter is raised.
+            first: the value of a missing counter that is created; None creates no counter.
+            is_marked: whether the counter is created only if the store has a marker.  The marker is
+                in another stream, which is read first; if the store is emptied within the one round
+                trip in between, the counter is still created.
         """
         subject, salt = self._subject(name), ""
         while True:
             last = await _last(client, self._counters, subject)
             found = _value(last)
-            # The addition is never below 0, even after a conflict: lower ids belong to others.
+            # The addition is never negative, even after a conflict, because lower ids belong to
+            # others.
             by = 0 if first is None else BIAS + max(first - found, 0)
             if found >= BIAS:
                 by = max(at_least - found % BIAS, 0)
@@ -371,13 +373,14 @@ class NatsBackend(Backend):
             reply = await _ask(client, subject, headers=headers)
             if not reply.get("duplicate"):
                 return int(reply["val"])
-            salt = token_hex(8)  # after a purge another message may have had this sequence
+            salt = token_hex(8)  # after a purge, another message may have this sequence
 
     async def _ensure_marked(self, client: Client, name: str) -> None:
-        """Refuse to create a counter if the counters may be lost.
+        """Refuse to create a counter if existing counters may be lost.
 
         Raises:
-            CounterNotCreatedError: there is no marker, or the counters' stream is newer.
+            CounterNotCreatedError: there is no marker, or the counters' stream is newer than the
+                marker.
         """
         marker = await _last(client, self._cells, f"{self._prefix}.cell.store.marker")
         created_ms = _unix_ms((await self._info(client, self._counters))["created"])
@@ -417,12 +420,12 @@ class NatsBackend(Backend):
             reason = f"stream {self._cells!r} was not created by 'aiocosid init --store URL'"
             raise StoreError(self.label, reason, remedy="delete it, and run that")
         found = {key: await _last(client, self._cells, key) for key in places.needed(need)}
-        if need.is_complete:  # counts are read first, so they are never above the ids
+        if need.is_complete:  # read counts first, so they never exceed the ids
             for below in (f"{places.count}.*", f"{places.root}>"):
                 found |= await _scan(client, self._cells, below)
         counted = -1
         has_count = any(key.startswith(f"{places.count}.") for key in found)
-        # After their number, so it is never above those that are counted.
+        # The namespaces are read after their count, so the count never exceeds them.
         if need.namespaces and not (need.sample and has_count):
             counts = await _scan(client, self._cells, f"{places.counts}>")
             counted = len({key.removeprefix(places.counts).split(".")[0] for key in counts})
@@ -444,7 +447,7 @@ class NatsBackend(Backend):
         places = ShardedPlaces(self.label, f"{self._prefix}.cell.", snapshot.namespace)
         before = defaultdict(_Last, snapshot.raw)
         is_great = len(changes.slots) > MOST_SEATS
-        if is_great:  # most cells are written only to be compared: compare the whole stream instead
+        if is_great:  # compare the whole stream instead of single cells
             leave_out_compared(snapshot, changes)
         known = {key: each.data for key, each in before.items()}
         texts = places.spread_texts(snapshot, changes, known)
@@ -469,15 +472,15 @@ class NatsBackend(Backend):
     async def _publish(
         self, client: Client, messages: Sequence[tuple[str, bytes, _Fields]]
     ) -> int | None:
-        """Publish a batch, wholly or not at all.
+        """Publish a batch, as a whole or not at all.
 
         Args:
             client: the client.
             messages: subject, body and headers of each message; at most 1,000.
 
         Returns:
-            The sequence of the last message; the others precede it.  None if an expectation of a
-            message did not hold.
+            The sequence of the last message; the others precede it.  None if a message's
+            expectation was not met.
         """
         batch, size = token_hex(16), len(messages)
         for number, (subject, data, headers) in enumerate(messages, 1):
@@ -497,7 +500,7 @@ class NatsBackend(Backend):
 async def _ask(
     client: Client, subject: str, body: bytes = b"", headers: _Fields | None = None, *, but: int = 0
 ) -> Any:  # noqa: ANN401 - JSON
-    """Ask JetStream, or publish to a stream; return the reply.
+    """Send a request to JetStream, or publish to a stream, and return the reply.
 
     Args:
         client: the client.
@@ -506,7 +509,7 @@ async def _ask(
         headers: the message's headers.
         but: an error code for which None is returned.
     """
-    for_ever: Any = None  # the driver's annotation lacks None
+    for_ever: Any = None  # the driver's annotation does not allow None
     message = await client.request(subject, body, timeout=for_ever, headers=headers)
     reply = json.loads(message.data)
     if (error := reply.get("error")) and error.get("err_code") != but:
@@ -525,7 +528,7 @@ async def _last(client: Client, stream: str, subject: str) -> _Last:
 
 
 async def _scan(client: Client, stream: str, below: str) -> dict[str, _Last]:
-    """Read the last messages below a subject, from a replica that has what the leader has."""
+    """Read the last messages below a subject, from a replica that is up to date with the leader."""
     reached = (await _last(client, stream, below)).sequence
     found: dict[str, _Last] = {}
     replies: asyncio.Queue[Any] = asyncio.Queue()
@@ -538,7 +541,7 @@ async def _scan(client: Client, stream: str, below: str) -> dict[str, _Last]:
             while (head := (reply := await replies.get()).headers).keys() >= PLACE:
                 position = int(head["Nats-Sequence"]), _unix_ms(head["Nats-Time-Stamp"])
                 found[head["Nats-Subject"]] = _Last(*position, reply.data)
-            if head.get("Status") not in {"204", "404"}:  # otherwise all messages were sent
+            if head.get("Status") not in {"204", "404"}:  # otherwise all messages have arrived
                 raise NatsError(f"an incomplete reply: {head}")
     finally:
         await subscription.unsubscribe()
@@ -554,15 +557,15 @@ def _value(last: _Last) -> int:
 
 
 def _counter(name: str, value: int) -> Counter | None:
-    """Return the counter of a value; None if it was not created."""
+    """Return the counter of a value; None if the counter was not created."""
     max_id = min(value % BIAS, MAX_ID)
     return Counter(namespaced_name=name, last_max_id=max_id) if value >= BIAS else None
 
 
 class NatsStore(BackendStore[NatsBackend]):
-    """Counters and machine ids in two streams of JetStream, on one server or a cluster.
+    """Counters and machine ids in two JetStream streams, on one server or a cluster.
 
-    CosId has no store on NATS: streams and subjects are aiocosid's own.  Runs on asyncio; NATS
+    CosId has no NATS store: streams and subjects are aiocosid's own.  Runs on asyncio, with NATS
     2.12.2 or later.  `create_schema` creates the streams; no message in them expires.
 
     One increment reserves a range.  If the reply is lost, the range is lost too.
@@ -578,25 +581,25 @@ class NatsStore(BackendStore[NatsBackend]):
         replicas: int | None = None,
         sync_always: bool = False,
     ) -> None:
-        """Use your own client, which is never closed here; nothing is sent yet.
+        """Use your own client, which the store never closes; nothing is sent yet.
 
         Args:
-            client: your own ``nats.aio.client.Client``, connected.
+            client: your own connected ``nats.aio.client.Client``.
             prefix: the prefix of streams and subjects: 1 to 64 letters, digits, ``-`` and ``_``.
             replicas: the replicas of the streams that are created, 1 to 5; by default 3 in a
                 cluster, else 1.
-            sync_always: whether all servers have ``sync_interval: always``; the driver cannot see
-                it, and a ``strict`` generator needs it.
+            sync_always: whether all servers have ``sync_interval: always``.  The driver cannot see
+                this setting, and a ``strict`` generator needs it.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is of another
-                kind.
+            InvalidArgumentError: an argument is outside its range, or ``client`` is not a
+                ``nats.aio.client.Client``.
         """
         if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("client", type(client), expected="a nats.aio.client.Client")
+            raise InvalidArgumentError("client", type(client), "must be a nats.aio.client.Client")
         if not re.fullmatch(NATS.path, f"/{prefix}"):
-            expected = "1 to 64 letters, digits, '-' and '_'"
-            raise InvalidArgumentError("prefix", prefix, expected=expected)
+            rule = "must be 1 to 64 letters, digits, '-' and '_'"
+            raise InvalidArgumentError("prefix", prefix, rule)
         if replicas is not None:
             check_integer("replicas", replicas, at_least=1, at_most=5)
         check_boolean("sync_always", sync_always)
@@ -611,27 +614,28 @@ class NatsStore(BackendStore[NatsBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Use a connection of its own, opened on first use and again after `aclose`.
+        """Use its own connection, opened on first use and again after `aclose`.
 
         Args:
             url: ``nats://[user:password@]host[:port][,host[:port]...][/prefix]``, with some servers
-                of the cluster, any of which is used.  ``nats+tls://`` for TLS.  The prefix is
+                of the cluster; any of them is used.  ``nats+tls://`` for TLS.  The prefix is
                 ``aiocosid`` by default.  Options after a ``?``: ``timeout``, seconds for a call,
                 1.5 by default; ``replicas`` of the streams that are created, by default 3 in a
                 cluster, else 1; ``sync_always=true`` if all servers have ``sync_interval: always``,
                 which a ``strict`` generator needs; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
-                ``ssl_keyfile``.  Instead of a user and a password: ``creds``, a file with the
-                user's JWT and nkey; or ``nkey``, a file with the nkey's seed.  They are read now.
+                ``ssl_keyfile``.  Instead of a user and a password, give ``creds``, a file with the
+                user's JWT and nkey, or ``nkey``, a file with the nkey's seed.  These files are read
+                immediately.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or a file is missing or damaged.
-            MissingExtraError: a file of nkeys is given, and the package ``nkeys`` is missing.
+            MissingExtraError: an nkey file is given, but the package ``nkeys`` is missing.
         """
         found = read_url(url, NATS)
         logins = found.login, found.options["creds"], found.options["nkey"]
         if sum(map(bool, logins)) > 1:
-            expected = "with only one of user:password, creds and nkey"
-            raise NATS.refused(found.scheme, expected)
+            rule = "must have only one of user:password, creds and nkey"
+            raise NATS.refused(found.scheme, rule)
         if any(logins[1:]) and find_spec("nkeys") is None:
             raise MissingExtraError("nkeys", extra="nats")
         connection = OwnedConnection(

@@ -1,6 +1,6 @@
-"""Common to stores over other stores: their lifecycle, and calls that any one of them can answer.
+"""The common part of stores over other stores: lifecycle, and calls that any of them can answer.
 
-Closing ends the calls under way.  A call goes to one store after the other until one answers.
+Closing ends running calls.  A call goes to one store after the other until one answers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = (
     "read_parts",
 )
 
-FIRST_PAUSE: Final = 0.5  # seconds after the first failure, doubled by each further one
+FIRST_PAUSE: Final = 0.5  # seconds after the first failure; each further one doubles it
 LAST_PAUSE: Final = 30.0  # seconds
 
 _logger = logging.getLogger("aiocosid")
@@ -54,10 +54,10 @@ T = TypeVar("T")
 
 
 class Closings:
-    """Counts closings: a call that began before one must not open the stores again.
+    """Counts closings, because a call that began before a closing must not reopen the stores.
 
     Attributes:
-        count: the number of closings of this and of the whole that it is a part of.
+        count: the number of closings of this part and of the whole to which it belongs.
     """
 
     __slots__ = ("_own", "_whole")
@@ -68,15 +68,15 @@ class Closings:
 
     @property
     def count(self) -> int:
-        """How many were noted, of the whole too."""
+        """How many closings were recorded, including those of the whole."""
         return self._own + (0 if self._whole is None else self._whole.count)
 
     def record(self) -> None:
-        """Record a closing: all calls under way end."""
+        """Record a closing; all running calls end."""
         self._own += 1
 
     def watch(self, store: str) -> Callable[[], None]:
-        """Return a function that raises after a closing, before a call opens connections again."""
+        """Return a function that raises after a closing, before a call reopens connections."""
         before = self.count
 
         def go_on() -> None:
@@ -87,9 +87,9 @@ class Closings:
 
 
 class StoreOverStores(Store, Generic[D]):
-    """Several stores as one; its distributors are of one class, and use its stores.
+    """Several stores as one; its distributors belong to one class and use these stores.
 
-    A call that a subclass does not combine goes to its `_holder`.
+    Calls that a subclass does not combine go to its `_holder`.
     """
 
     __slots__ = ("_closings", "_owns_stores", "_stores")
@@ -102,7 +102,7 @@ class StoreOverStores(Store, Generic[D]):
 
     @property
     def parts(self) -> Sequence[Store]:
-        """The stores that it is made of, in their order."""
+        """The stores that it combines, in their order."""
         return self._stores
 
     def segment_distributor(
@@ -121,8 +121,8 @@ class StoreOverStores(Store, Generic[D]):
         return self._counter(namespace=namespace, name=name, offset=offset, step=step)
 
     @abstractmethod
-    def _counter(self, **described: Any) -> D:  # noqa: ANN401 - a contract's
-        """Return a distributor, and hand it what it needs of this store."""
+    def _counter(self, **described: Any) -> D:  # noqa: ANN401 - the contract's options
+        """Return a distributor that has what it needs of this store."""
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:
         """Create what the root needs.
@@ -133,7 +133,7 @@ class StoreOverStores(Store, Generic[D]):
         await self._holder().create_schema(disposable=disposable, after_loss=after_loss)
 
     async def counters(self, *, namespace: str | None = None) -> Sequence[Counter]:
-        """Return the root's counters; each is the last id of the span that was taken last.
+        """Return the root's counters; each value is the last id of the latest span.
 
         Raises:
             StoreError: the root refuses or cannot be reached.
@@ -143,11 +143,11 @@ class StoreOverStores(Store, Generic[D]):
     async def begin_counter(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
     ) -> int:
-        """Create the root's counter, under its marker only; one that exists stays as it is.
+        """Create the root's counter, only under its marker; an existing counter stays unchanged.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            CounterNotCreatedError: the root was emptied, or never initialised.
+            CounterNotCreatedError: the root was emptied or never initialised.
             StoreError: the root refuses or cannot be reached.
         """
         return await self._holder().begin_counter(namespace=namespace, name=name, offset=offset)
@@ -157,14 +157,14 @@ class StoreOverStores(Store, Generic[D]):
         """Return the root: the store that keeps the counters and the machine ids.
 
         Raises:
-            UnsupportedByStoreError: no single store does.
+            UnsupportedByStoreError: no single store keeps them.
         """
 
     async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with new connections.
+        """Get ready in this process; in a forked child, with new connections.
 
         Raises:
-            ForkedError: a user's client is the parent's.
+            ForkedError: a user's client belongs to the parent process.
         """
         for store in self._stores:
             await store.aopen()
@@ -172,7 +172,7 @@ class StoreOverStores(Store, Generic[D]):
     async def aclose(self) -> None:
         """Close the stores if it owns them, as after ``connect(url)``.
 
-        Calls under way end with `StoreUnavailableError`.
+        Running calls end with `StoreUnavailableError`.
         """
         if self._owns_stores:
             self._closings.record()
@@ -182,17 +182,17 @@ class StoreOverStores(Store, Generic[D]):
 
 
 class StoreHealth:
-    """The health of one store; all distributors of the whole share it.
+    """The health of one store, shared by all distributors of the whole.
 
     Attributes:
         failures: failed calls so far.
-        last_error: the error of the last failed call; None after an answer.
+        last_error: the error of the last failed call; None after a successful call.
     """
 
     __slots__ = ("_again_at", "_clock", "_in_a_row", "failures", "last_error")
 
     def __init__(self, clock: Clock) -> None:
-        """Begin with a healthy store."""
+        """Start with a healthy store."""
         self.failures: int = 0
         self.last_error: CosIdError | None = None
         self._clock = clock
@@ -201,7 +201,7 @@ class StoreHealth:
 
     @property
     def is_resting(self) -> bool:
-        """Whether it is in a cooldown."""
+        """Whether the store is in a cooldown."""
         return self._again_at > self._clock.monotonic()
 
     @property
@@ -210,10 +210,10 @@ class StoreHealth:
         return self._again_at if self.is_resting else -inf
 
     def failed(self, error: CosIdError) -> bool:
-        """Begin a cooldown, longer than the one before; return whether it is the first in a row.
+        """Start a cooldown, longer than the last; return whether it is the first in a row.
 
-        A running cooldown is not extended: several calls may have failed at once, or no other store
-        is left.
+        A running cooldown is not extended, because several calls may have failed at once, or no
+        other store may be left.
         """
         is_first = self.last_error is None
         self.failures += 1
@@ -222,7 +222,7 @@ class StoreHealth:
         if now >= self._again_at:
             pause = min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(self._in_a_row, 10))
             self._in_a_row += 1
-            # Random, to differ from other processes.
+            # The pause is random, so that processes do not retry together.
             self._again_at = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         return is_first
 
@@ -235,12 +235,12 @@ class StoreHealth:
 
 
 class FailOverMember(Protocol):
-    """One of the stores; its text names it in messages.
+    """One of the stores; its text names the store in messages.
 
     Attributes:
-        counter: the counter there.
+        counter: the counter in this store.
         health: whether the store answers.
-        ended: the error after which it is not asked any more, or None.
+        ended: the error after which the store is no longer asked, or None.
     """
 
     health: StoreHealth
@@ -248,12 +248,12 @@ class FailOverMember(Protocol):
 
     @property
     def counter(self) -> IdSegmentDistributor:
-        """The counter there."""
+        """The counter in this store."""
         raise NotImplementedError
 
 
 class Whole(Protocol):
-    """The store that they are parts of."""
+    """The store to which the members belong."""
 
     clock: Clock
     store_timeout: float
@@ -266,7 +266,7 @@ class FailOver(Generic[M]):
     """The stores of one counter, in a random order for each object.
 
     Attributes:
-        order: the stores, the home first.
+        order: the stores, with the home store first.
     """
 
     __slots__ = ("_judge", "_of", "_water", "_whole", "order")
@@ -284,18 +284,19 @@ class FailOver(Generic[M]):
 
         Args:
             members: the stores.
-            whole: how long each has to answer, and the time.
-            water: of the counter; tells whether the process has forked.
+            whole: the combined store, with the time within which each store must answer, and the
+                clock.
+            water: the counter's high water, which tells whether the process has forked.
             of: the whole counter in messages.
-            judge: returns whether an error is none of the store, which answers; raises the error if
-                no other store may be asked after it.
+            judge: returns whether an error is not a failure of the store, which did answer; raises
+                the error if no other store may be asked after it.
         """
-        # Random: the objects of a failed home spread over the others.
+        # The order is random, so that the objects of a failed home spread over the other stores.
         self.order: Sequence[M] = random.sample(members, len(members))
         self._whole, self._water, self._of, self._judge = whole, water, of, judge
 
     def candidates(self) -> list[M]:
-        """Return the stores in the order to ask: home, the others, and last those in a cooldown."""
+        """Return the stores in the order to ask: home, others, and last those in a cooldown."""
         usable = (member for member in self.order if member.ended is None)
         return sorted(usable, key=lambda member: member.health.rank)
 
@@ -303,13 +304,13 @@ class FailOver(Generic[M]):
         """Ask one store; return its result, or the error of its failure.
 
         Raises:
-            CosIdError: an error that is no failure of the store.
+            CosIdError: the error is not a failure of the store.
         """
         whole = self._whole
         answer = await call_bounded(
             call, store=member.counter.store, clock=whole.clock, within=whole.store_timeout
         )
-        self._water.ensure_own(self._of)  # suspended across a fork: the range is the parent's
+        self._water.ensure_own(self._of)  # after a fork, the range belongs to the parent
         if not isinstance(answer, CosIdError) or self._judge(answer):
             if member.health.answered():
                 _logger.info("%s: %s answers again", self._of, member)
@@ -357,7 +358,7 @@ def no_answer(store: str, what: str, errors: Sequence[CosIdError]) -> StoreError
     Args:
         store: the whole in messages.
         what: what does not answer.
-        errors: of the stores that were asked, at least one.
+        errors: the errors of the stores that were asked, at least one.
     """
     reasons = "; ".join(str(each).removesuffix(f"; {each.remedy}") for each in errors)
     kind = StoreUnavailableError if any(error.retryable for error in errors) else StoreError
@@ -372,19 +373,20 @@ def read_parts(
     options: Mapping[str, Callable[[str], Any]],
     *,
     needs: AbstractSet[str],
-    expected: str,
+    form: str,
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the stores of a URL of several stores, in their order, and its other options.
 
     Args:
-        url: such as ``striped:?store=URL&store=URL``, percent-encoded.
-        scheme: what it begins with.
-        options: by name, how the text of each allowed option is read; each at most once.
-        needs: the names that are required.
-        expected: the URL in messages.
+        url: for example ``striped:?store=URL&store=URL``, percent-encoded.
+        scheme: the beginning of the URL.
+        options: the function that reads each allowed option's text, by name; each may occur once.
+        needs: the required names.
+        form: the URL's form in messages.
 
     Raises:
-        InvalidArgumentError: it is malformed; it is not shown, as it may hold passwords.
+        InvalidArgumentError: the URL is malformed; it is not shown, because it may contain
+            passwords.
     """
     found, _, query = url.partition(":")
     given = parse_qsl(query.removeprefix("?").replace("+", "%2B"), keep_blank_values=True)
@@ -392,17 +394,17 @@ def read_parts(
     texts = {name: text for name, text in given if name in options}
     is_known = len(urls) + len(texts) == len(given) and needs <= {name for name, _ in given}
     if found.lower() != scheme or not query.startswith("?") or not is_known:
-        raise InvalidArgumentError("url", f"{scheme}:...", expected=expected)
+        raise InvalidArgumentError("url", f"{scheme}:...", f"must look like {form}")
     return urls, {name: read_option(name, text, options[name]) for name, text in texts.items()}
 
 
-def read_option(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - as its kind is
+def read_option(name: str, text: str, kind: Callable[[str], Any]) -> Any:  # noqa: ANN401 - depends on the kind
     """Read an option of a URL.
 
     Raises:
-        InvalidArgumentError: it is no number, as its kind wants.
+        InvalidArgumentError: the text is not a number of that kind.
     """
     try:
         return kind(text)
     except ValueError:
-        raise InvalidArgumentError(name, text, expected="a number") from None
+        raise InvalidArgumentError(name, text, "must be a number") from None

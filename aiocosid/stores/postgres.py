@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 __all__ = ("PostgresStore",)
 
-_RELEASE_TIMEOUT: Final = 1.0  # seconds that a pool may take to reset a connection
+_RELEASE_TIMEOUT: Final = 1.0  # seconds within which a pool must reset a connection
 
 _LABEL: Final = "postgres"
-_POOL: Final = "an asyncpg.Pool; from_url() takes a URL"
+_POOL: Final = "must be an asyncpg.Pool; use from_url() for a URL"
 
-_Pool = Any  # asyncpg's own annotations stop half-way
+_Pool = Any  # asyncpg's own annotations are incomplete
 _Session = Any
 _driver: Any = asyncpg
 
@@ -61,8 +61,8 @@ _driver: Any = asyncpg
 class PostgresStore(BackendStore[SqlBackend]):
     """The counters and machine ids in one PostgreSQL database, in CosId's tables.
 
-    Runs on asyncio; also behind PgBouncer in transaction mode.  `create_schema` creates the tables;
-    tables that CosId has created work as well, with aiocosid's beside them.
+    Runs on asyncio, and also works behind PgBouncer in transaction mode.  `create_schema` creates
+    the tables; tables that CosId created work as well, with aiocosid's tables next to them.
     """
 
     __slots__ = ()
@@ -71,20 +71,21 @@ class PostgresStore(BackendStore[SqlBackend]):
         """Use your own pool; nothing is sent yet.
 
         Args:
-            pool: your own pool, which is never closed here.  A connection on which a call was
-                cancelled or timed out is terminated, and the pool replaces it.  Behind PgBouncer
+            pool: your own pool, which the store never closes.  A connection on which a call was
+                cancelled or timed out is terminated, and the pool replaces it.  Behind PgBouncer,
                 create the pool with ``statement_cache_size=0``.
-            durability: what to do about sessions whose settings may lose grants: ``"warn"`` in the
-                log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
+            durability: what to do about sessions whose settings may lose grants: ``"warn"`` logs
+                one warning, ``"refuse"`` issues no ids, and ``"ignore"`` does nothing.
 
         Raises:
-            InvalidArgumentError: it is no pool of asyncpg's, or ``durability`` none of the words.
-                A single connection is refused, since it runs one query at a time, and its
-                transactions could take grants back.
+            InvalidArgumentError: ``pool`` is not an asyncpg pool, or ``durability`` is not one of
+                the three words.  A single connection is refused because it runs one query at a
+                time, and rolling back its transactions could undo grants.
         """
         if not isinstance(pool, asyncpg.Pool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-            raise InvalidArgumentError("pool", type(pool), expected=_POOL)
-        # Represents the pool, which allows no weak references; None until the pool is opened.
+            raise InvalidArgumentError("pool", type(pool), _POOL)
+        # The queue represents the pool, which allows no weak references; it is None until the pool
+        # is opened.
         check = DurabilityCheck(durability, getattr(pool, "_queue", None))
         self._backend = SqlBackend(PoolExecutor(_DRIVER, pool), POSTGRES, check)
 
@@ -118,7 +119,7 @@ class PostgresStore(BackendStore[SqlBackend]):
         return cls._on(SqlBackend(executor, POSTGRES, check), url)
 
 
-# Refused, no answer, unknown host, reset; starting up; a standby where none is wanted.
+# Refused, no answer, unknown host, or reset; starting up; a standby although a primary is wanted.
 _NEXT_HOST: Final = (OSError, PostgresConnectionError, CannotConnectNowError, InternalClientError)
 
 
@@ -135,7 +136,7 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
         # The latter is about its options and files, and no part of the login.
         if isinstance(exc, OSError) or type(exc).__name__ == "ClientConfigurationError":
             raise
-    # The driver could not read the URL; its message may hold a part of the password.
+    # The driver could not parse the URL; its message may contain a part of the password.
     raise SPEC.refused("postgresql")
 
 
@@ -151,26 +152,27 @@ async def _release(pool: _Pool, connection: _Session, error: BaseException | Non
         # The reply may still arrive, and the next user of the connection would wait for it.
         await _abort(connection)
         return
-    # A reply: the connection is in a known state.  But its server may be a standby by now; a
-    # new connection may find the primary.
+    # A reply arrived, so the connection is in a known state.  But its server may have become a
+    # standby; a new connection may find the primary.
     if is_stale(error):
         connection.terminate()
-    # Not awaited directly: on a cancellation the pool would lose its own task and its error.
+    # This is not awaited directly, because a cancellation would make the pool lose its own task and
+    # its error.
     releasing = asyncio.ensure_future(pool.release(connection, timeout=_RELEASE_TIMEOUT))
-    # The error does not matter: the reply has arrived, and the pool drops the connection.
+    # An error does not matter here: the reply has arrived, and the pool drops the connection.
     releasing.add_done_callback(drop_outcome)
     try:
         await asyncio.wait((releasing,))
     except BaseException:
-        # Otherwise a background task, which is never awaited, would reset it.
-        with suppress(InterfaceError):  # it is done already
+        # Otherwise a background task, which is never awaited, would reset the connection.
+        with suppress(InterfaceError):  # it has finished already
             connection.terminate()
         raise
 
 
 @lru_cache(maxsize=256)
 def _numbered(statement: str) -> tuple[str, tuple[str, ...]]:
-    """Number the parameters, as the driver needs; return their names in that order."""
+    """Number the parameters as the driver requires, and return their names in that order."""
     names = tuple(dict.fromkeys(PARAMETER.findall(statement)))
     return PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", statement), names
 
@@ -179,9 +181,9 @@ async def _abort(connection: _Session) -> None:
     """Drop a connection during a call, and cancel the call on the server: it may hold locks."""
     try:
         with anyio.move_on_after(TEAR_TIMEOUT, shield=True), suppress(Exception):
-            await connection.close()  # sends a cancel request, and waits until it has worked
+            await connection.close()  # sends a cancel request, and waits until it has taken effect
     finally:
-        with suppress(InterfaceError):  # it is back in the pool
+        with suppress(InterfaceError):  # the connection is back in the pool
             connection.terminate()
 
 
@@ -203,7 +205,7 @@ def _silence(pool: _Pool) -> None:
 
 
 async def _leave(_: _Session) -> None:
-    """Do nothing: the statements of this store leave nothing to reset."""
+    """Do nothing: this store's statements leave nothing to reset."""
 
 
 _DRIVER: Final = PoolDriver(_LABEL, _run, _release, _disconnect, _salvage, _silence)

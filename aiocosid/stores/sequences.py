@@ -25,22 +25,22 @@ __all__ = ("BackendSequenceDistributor", "SequenceBackend", "SequenceStore")
 
 
 class SequenceBackend(Backend):
-    """A backend that keeps one value for each name of sequences."""
+    """A backend that also keeps one value for each sequence name."""
 
     __slots__ = ()
 
     @abstractmethod
     async def grant_sequences(self, name: str, request: SequenceRequest) -> SequenceAnswer:
-        """Decide with `_sequence_rules.grant`, and keep the new state, in one atomic step.
+        """Decide with `_sequence_rules.grant`, and store the new state, in one atomic step.
 
         Raises:
-            CorruptCounterError: there is something else in its place; nothing was written.
+            CorruptCounterError: the stored value is not a sequence state; nothing was written.
             StoreError: the store refuses or cannot be reached.
         """
 
 
 class BackendSequenceDistributor(NotCopyable, SequenceDistributor):
-    """Sequences of a second on a store of this process or machine, without a server.
+    """Sequences of a second on a store in this process or on this machine, without a server.
 
     `MemoryStore.sequence_distributor` and `SqliteStore.sequence_distributor` create it.
     """
@@ -65,16 +65,16 @@ class BackendSequenceDistributor(NotCopyable, SequenceDistributor):
         self.store: str = backend.label
 
     async def grant(self, second: int, size: int) -> SequenceReply:
-        """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
+        """Reserve sequences; see `aiocosid.abc.SequenceDistributor.grant`.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was written.
             ClockSkewError: the second is further from the clock than the tolerance.
-            CorruptCounterError: the store has something else in its place; nothing was written.
+            CorruptCounterError: the stored value is not a sequence state; nothing was written.
             SchemaDroppedError: the store's tables were dropped.
             StoreUnavailableError: the store cannot be reached.
-            ForkedError: the store is the parent process's.
-            WouldBlock: a signal handler or finalizer calls in the middle of another call.
+            ForkedError: the store belongs to the parent process.
+            WouldBlock: a signal handler or finalizer called this during another call.
         """
         self._check(second, size)
         request = SequenceRequest(second, size, self.max_sequence, self.tolerance, self._margin)
@@ -82,10 +82,10 @@ class BackendSequenceDistributor(NotCopyable, SequenceDistributor):
         return answer.reply_to(self, second)
 
     async def aopen(self) -> None:
-        """Get ready in this process; it connects on first use.
+        """Get ready in this process; connections are opened on first use.
 
         Raises:
-            ForkedError: the store is the parent process's.
+            ForkedError: the store belongs to the parent process.
         """
         await self._backend.aopen()
 
@@ -94,7 +94,7 @@ B = TypeVar("B", bound=SequenceBackend)
 
 
 class SequenceStore(BackendStore[B]):
-    """A store that grants sequences of a second, beside counters and machine ids."""
+    """A store that grants sequences of a second, in addition to counters and machine ids."""
 
     __slots__ = ()
 
@@ -112,21 +112,22 @@ class SequenceStore(BackendStore[B]):
         """Return a distributor of sequences of a second; nothing is sent yet.
 
         Args:
-            namespace: the namespace of the names of one system.
+            namespace: a common prefix for the names of one system.
             name: the name; sequences are unique under it.
-            key: for Redis and Valkey only; memory, which stands for them in tests, ignores it.
+            key: for Redis and Valkey only; a memory store, which replaces them in tests, ignores
+                it.
             max_sequence: the highest sequence; the same in all processes.
             tolerance: seconds by which a second may differ from the store's, 1 to 3600.
             margin: seconds by which a clock may be wrong after the store was restored on another
                 machine, 0 to 3600.
-            ttl: as on Redis; here no counter expires, so it is checked, and not used.
+            ttl: as on Redis.  Here no counter expires, so the value is checked but not used.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
         """
         if key is not None and not self._backend.is_local:
-            expected = "left out: only Redis and Valkey have keys that other programs may share"
-            raise InvalidArgumentError("key", key, expected=expected)
+            rule = "requires Redis or Valkey, whose keys other programs may share"
+            raise InvalidArgumentError("key", key, rule)
         made = BackendSequenceDistributor(
             self._backend,
             margin=margin,

@@ -1,14 +1,15 @@
-"""Gapless series: a number is taken by one statement in the caller's own transaction.
+"""Gapless series: one statement in the caller's own transaction takes a number.
 
-The row of a series stays locked until the caller commits, and a rollback takes the number back.  So
-the numbers have neither gaps nor repeats, and one series commits one transaction at a time.
+The row of a series stays locked until the caller commits, and a rollback undoes the number.  So the
+numbers have neither gaps nor repeats, and one series commits one transaction at a time.
 
-A series has a row with an empty period, which only `open_series` creates.  Those that are grouped
-by date have a further row for each period, which the first number of the period creates: never
-without the first row, so neither a wrong name nor an emptied table begins at 1.
+A series has a row with an empty period, which only `open_series` creates.  A series that is grouped
+by date has another row for each period, which the first number of the period creates.  Such a row
+is never created without the first row, so neither a wrong name nor an emptied table makes numbers
+begin at 1.
 """
 
-# ruff: noqa: S608 - put together from pieces of this file alone
+# ruff: noqa: S608 - the statements are assembled from constants of this file only
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ from ..errors import (
     StoreError,
     TransactionConflictError,
 )
+from ..errors.base import one_of
 from ..segment import GroupBy
 from ._dialect import SERIES_TABLE, Value
 from ._executor import PARAMETER, as_store_error, code_of
@@ -58,9 +60,9 @@ __all__ = (
 
 logger = logging.getLogger("aiocosid")
 
-NAME_WIDTH: Final = 100  # characters of a name and of a tenant
-MOST: Final = 10_000  # numbers of one call
-DIGITS: Final = 6  # of a number in a text
+NAME_WIDTH: Final = 100  # maximum characters of a name and of a tenant
+MOST: Final = 10_000  # maximum numbers per call
+DIGITS: Final = 6  # minimum digits of a number in a text
 
 Period: TypeAlias = Literal["year", "month", "day"]
 
@@ -72,8 +74,8 @@ class GaplessNumber(NamedTuple):
 
     Attributes:
         number: the number, from 1 in each period.
-        period: the period that it was counted in, such as ``202611``; empty without one.
-        text: prefix, period and number, such as ``INV-202611-000042``.
+        period: the period in which it was counted, for example ``202611``; empty without periods.
+        text: prefix, period and number, for example ``INV-202611-000042``.
     """
 
     number: int
@@ -86,18 +88,17 @@ class GaplessNumber(NamedTuple):
 
 
 class GaplessOptions(TypedDict, total=False):
-    """What a call may say of a series, all of it optional.
+    """The options of a call for a number, all of them optional.
 
     Attributes:
-        tenant: whose series it is: each tenant counts for itself.  At most 100 characters.
+        tenant: the tenant, at most 100 characters; each tenant has its own numbers.
         group_by: ``"year"``, ``"month"``, ``"day"`` or a `GroupBy` of dates: numbers begin at 1 in
-            each.  It must be the one that the series was opened with.
-        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset such as ``"+08:00"``,
-            or a name such as ``"Europe/Berlin"``.
-        at: the moment that decides the period, such as the invoice's date; by default the present
-            one.
+            each period.  It must be the value with which the series was opened.
+        zone: the time zone of ``group_by``: a tzinfo, ``"UTC"``, an offset, for example
+            ``"+08:00"``, or a name, for example ``"Europe/Berlin"``.
+        at: the moment that decides the period, for example the invoice's date; now by default.
         prefix: the beginning of the text.
-        digits: the least number of digits in the text, 1 to 19; by default 6.
+        digits: the minimum number of digits in the text, 1 to 19; 6 by default.
     """
 
     tenant: str | None
@@ -110,15 +111,15 @@ class GaplessOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SeriesKey:
-    """Which row a number is taken from, and how it is written.
+    """The row from which a number is taken, and the format of its text.
 
     Attributes:
         name: the series.
-        tenant: its tenant; empty without one.
-        grouped_by: how it is grouped, as its rows record it; empty if it is not.
-        period: the present period; empty if it is not grouped.
+        tenant: the tenant; empty without one.
+        grouped_by: the grouping as recorded in the rows; empty if the series is not grouped.
+        period: the present period; empty if the series is not grouped.
         prefix: the beginning of the text.
-        digits: the least number of digits in the text.
+        digits: the minimum number of digits in the text.
     """
 
     name: str
@@ -129,7 +130,7 @@ class SeriesKey:
     digits: int = DIGITS
 
     def numbers(self, last: int, count: int) -> list[GaplessNumber]:
-        """Return the numbers that a statement has taken, in order."""
+        """Return the numbers that a statement took, in order."""
         front = self.prefix + (f"{self.period}-" if self.period else "")
         return [
             GaplessNumber(each, self.period, f"{front}{each:0{self.digits}}")
@@ -142,8 +143,8 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
 
     Args:
         name: the series, 1 to 100 characters.
-        options: what the call says.
-        now: the present moment; the clock's unless given.
+        options: the options of the call.
+        now: the present moment; by default the clock's.
 
     Raises:
         InvalidArgumentError: the name or an option is wrong.
@@ -157,7 +158,7 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
     group_by = group_of(options.get("group_by"), options.get("zone"))
     at = options.get("at") or now
     if at is not None and at.tzinfo is None:
-        raise InvalidArgumentError("at", at, expected="a moment with its time zone")
+        raise InvalidArgumentError("at", at, "must be a datetime with a time zone")
     period = ""
     if group_by is not None:
         now_ms = SYSTEM_CLOCK.now_ms() if at is None else int(at.timestamp() * 1000)
@@ -166,39 +167,40 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
 
 
 def group_of(group_by: Period | GroupBy | None, zone: tzinfo | str | None) -> GroupBy | None:
-    """Return the periods of a series; None if it has none.
+    """Return the grouping of a series; None if it has none.
 
     Raises:
-        InvalidArgumentError: it is no period, the zone is missing or is not known, or the groups
-            are not of dates alone.
+        InvalidArgumentError: ``group_by`` is not a period, the zone is missing or unknown, or the
+            groups do not consist of dates only.
     """
     if isinstance(group_by, GroupBy):
         if not group_by.is_by_date_alone:
-            raise InvalidArgumentError("group_by", group_by, expected="one of dates; use tenant")
+            rule = "must group by date alone; use tenant for other keys"
+            raise InvalidArgumentError("group_by", group_by, rule)
         return group_by
     if group_by is None:
         if zone is not None:
-            raise InvalidArgumentError("zone", zone, expected="given together with group_by")
+            raise InvalidArgumentError("zone", zone, "requires group_by")
         return None
     if group_by not in _GROUPS:
-        raise InvalidArgumentError("group_by", group_by, expected=f"one of {', '.join(_GROUPS)}")
+        raise InvalidArgumentError("group_by", group_by, one_of(_GROUPS, group_by))
     if zone is None:
-        expected = "given with group_by: midnight is another moment in each zone"
-        raise InvalidArgumentError("zone", zone, expected=expected)
+        rule = "is required with group_by: midnight is another moment in each zone"
+        raise InvalidArgumentError("zone", zone, rule)
     return _GROUPS[group_by](zone=resolve_zone(zone))
 
 
 def noted(group_by: GroupBy | None) -> str:
-    """Return how the rows of a series record what it is grouped by."""
+    """Return the text with which the rows of a series record its grouping."""
     return repr(group_by).removeprefix("GroupBy.") if group_by else ""
 
 
 class Taking(NamedTuple):
-    """What a statement did.
+    """The result of a statement.
 
     Attributes:
-        matched: how many rows it matched.
-        rows: the rows that it returned.
+        matched: how many rows the statement matched.
+        rows: the rows that the statement returned.
     """
 
     matched: int
@@ -206,7 +208,7 @@ class Taking(NamedTuple):
 
 
 Run: TypeAlias = "Callable[[str, dict[str, Value]], Taking]"
-"""Runs one statement in the caller's transaction, parameters as ``:name``."""
+"""Runs one statement in the caller's transaction, with parameters as ``:name``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,13 +216,13 @@ class SeriesStatements:
     """The statements of one database.
 
     Attributes:
-        take: adds ``:count`` to the last number of an open row whose range allows it; returns the
-            new one and the transaction's isolation, if the database can.
-        read_back: returns the two for a database whose ``take`` cannot; empty otherwise.
+        take: adds ``:count`` to the last number of an open row whose range allows it; if the
+            database can, returns the new number and the transaction's isolation level.
+        read_back: returns both values for a database whose ``take`` cannot; empty otherwise.
         look: returns the rows of a series, its first row and that of the period, and locks them.
         begin: creates the row of a period if the first row is open.
-        advance: moves the first row on to its next range.
-        wants: the isolation in which no transaction fails and must be run again.
+        advance: moves the first row to its next range.
+        wants: the isolation level in which no transaction fails and must be run again.
     """
 
     take: str
@@ -247,12 +249,12 @@ _ADVANCE: Final = f"""
 UPDATE {SERIES_TABLE} SET last_number = :before, range_end = :end
 WHERE name = :name AND tenant = :tenant AND period = '' AND range_end = :old_end"""
 
-# MySQL has no variable of the older name, and MariaDB before 11.1 none of the newer one.
+# MySQL has no variable with the older name, and MariaDB before 11.1 has none with the newer name.
 _ISOLATION: Final = "/*!50700 @@transaction_isolation */ /*M! @@tx_isolation */"
 
 
 def _exactly(statement: str) -> str:
-    """Have MySQL compare names exactly: its collations ignore spaces at the end at least."""
+    """Make MySQL compare names exactly; its collations ignore at least trailing spaces."""
     exactly = " AND ".join(same_text(each, f":{each}") for each in ("name", "tenant"))
     return statement.replace("name = :name AND tenant = :tenant", exactly)
 
@@ -293,26 +295,26 @@ def take(
 ) -> int:
     """Take numbers in the caller's transaction, and return the last one.
 
-    An isolation that only costs retries is logged as a warning, once for each label.
+    An isolation level that only costs retries is logged as a warning, once for each label.
 
     Args:
         run: runs a statement.
-        statements: the database's.
+        statements: the statements of the database.
         key: the row.
-        count: how many, 1 to 10,000.
-        label: names the database in the warning.
+        count: how many numbers, 1 to 10,000.
+        label: the database's name in the warning.
 
     Raises:
-        InvalidArgumentError: the count is wrong, or the series is grouped otherwise.
-        SeriesNotOpenError: it was never opened here, or it is closed.
-        SeriesEndedError: its approved range has fewer numbers left.
-        StoreError: its rows contradict each other.
+        InvalidArgumentError: the count is outside its range, or the series has another grouping.
+        SeriesNotOpenError: the series was never opened in this database, or it is closed.
+        SeriesEndedError: the series' approved range has fewer numbers left.
+        StoreError: the series' rows contradict each other.
     """
     check_integer("count", count, at_least=1, at_most=MOST)
     row: dict[str, Value] = {"name": key.name, "tenant": key.tenant, "period": key.period}
     wanted: dict[str, Value] = {"grouped_by": key.grouped_by, "count": count}
     seen: list[SeriesRow] = []
-    while True:  # at most twice for each range, and once for a new period
+    while True:  # at most twice per range, and once for a new period
         taken = run(statements.take, row | wanted)
         if taken.matched:
             ((last, isolation),) = taken.rows or run(statements.read_back, row).rows
@@ -321,7 +323,7 @@ def take(
             return int(last)
         rows = [SeriesRow(*each) for each in run(statements.look, row).rows]
         step = next_step(key, count, rows)
-        if rows == seen:  # they are locked: no other transaction can change them any more
+        if rows == seen:  # the rows are locked, so no other transaction can change them
             reason = f"the rows of the series {key.name!r} in {SERIES_TABLE} contradict each other"
             remedy = "restore what was changed by hand, for example grouped_by or is_open"
             raise StoreError(label(), reason, remedy=remedy)
@@ -342,14 +344,14 @@ def _warn_once(label: str, isolation: str) -> None:
     )
 
 
-# The databases' words for a deadlock, a conflict, and a lock that is not free.
+# The databases' codes for a deadlock, a conflict, and a busy lock.
 _CONFLICTS: Final = frozenset(
     {"40001", "40P01", "55P03", 1020, 1205, 1213, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 )
 
 
 def transaction_error(label: str, error: BaseException) -> CosIdError:
-    """Return the error of aiocosid for a driver's, in the caller's transaction."""
+    """Return the aiocosid error for a driver's error in the caller's transaction."""
     found = as_store_error(label, error)
     return TransactionConflictError(found.reason) if code_of(error) in _CONFLICTS else found
 
@@ -368,16 +370,16 @@ class SeriesRow(NamedTuple):
 def next_step(
     key: SeriesKey, count: int, rows: list[SeriesRow]
 ) -> dict[str, Value] | Literal["again"] | None:
-    """Return why no number was taken, and what to do about it.
+    """Return the next step after no number was taken, or raise the reason.
 
     Returns:
-        None if the period's row is missing; the values for ``advance``; or ``"again"``, if
-        another transaction has just done either.
+        None if the period's row is missing and must be created; the values for ``advance``; or
+        ``"again"`` if another transaction has just done either.
 
     Raises:
-        InvalidArgumentError: the series is grouped otherwise.
-        SeriesNotOpenError: it was never opened here, or it is closed.
-        SeriesEndedError: its approved range has fewer numbers left.
+        InvalidArgumentError: the series has another grouping.
+        SeriesNotOpenError: the series was never opened in this database, or it is closed.
+        SeriesEndedError: the series' approved range has fewer numbers left.
     """
     first = next((each for each in rows if not each.period), None)
     if first is None:
@@ -387,9 +389,8 @@ def next_step(
         raise SeriesNotOpenError(key.name, key.tenant, is_closed=True)
     if first.grouped_by != key.grouped_by:
         opened = f"GroupBy.{first.grouped_by}" if first.grouped_by else "None"
-        raise InvalidArgumentError(
-            "group_by", key.grouped_by or None, expected=f"as it was opened: {opened}"
-        )
+        rule = f"must be {opened}, with which the series was opened"
+        raise InvalidArgumentError("group_by", key.grouped_by or None, rule)
     if row is None:
         return None
     left = row.range_end - row.last_number
@@ -403,11 +404,11 @@ def next_step(
 
 
 class ApprovedRange(NamedTuple):
-    """Numbers that were approved, for example by a tax office.
+    """A range of numbers that was approved, for example by a tax office.
 
     Attributes:
-        first: the first one.
-        last: the last one.
+        first: the first number.
+        last: the last number.
     """
 
     first: int
@@ -415,15 +416,15 @@ class ApprovedRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """How many numbers the range has."""
         return self.last - self.first + 1
 
 
 def ranges_of(text: str) -> list[ApprovedRange]:
-    """Return ranges as a row records them: ``1-1000,5001-6000``.
+    """Parse ranges in the form that a row records: ``1-1000,5001-6000``.
 
     Raises:
-        InvalidArgumentError: they are not, do not rise, or overlap.
+        InvalidArgumentError: the text has another form, or the ranges do not rise or overlap.
     """
     found: list[ApprovedRange] = []
     for each in filter(None, text.split(",")):
@@ -432,7 +433,7 @@ def ranges_of(text: str) -> list[ApprovedRange]:
         if not (
             first.isdecimal() and last.isdecimal() and lowest <= int(first) <= int(last) <= MAX_ID
         ):
-            expected = f"FIRST-LAST, rising numbers from {lowest} on"
-            raise InvalidArgumentError("range", each, expected=expected)
+            rule = f"must be FIRST-LAST, rising numbers from {lowest} on"
+            raise InvalidArgumentError("range", each, rule)
         found.append(ApprovedRange(int(first), int(last)))
     return found

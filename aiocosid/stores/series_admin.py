@@ -1,6 +1,6 @@
 """Opens, lists, closes and audits gapless series; see `series`."""
 
-# ruff: noqa: S608 - put together from pieces of this file alone
+# ruff: noqa: S608 - the statements are assembled from constants of this file only
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Series:
     """A gapless series.
 
     Attributes:
-        name: its name.
-        tenant: its tenant; empty without one.
-        grouped_by: the dates that it is grouped by; empty if it is not.
-        period: the latest period that has numbers; empty if it is not grouped.
-        last_number: the last number that was taken, in that period.
-        ranges: the ranges that it takes its numbers from, as ``1-1000,5001-6000``.
+        name: the series' name.
+        tenant: the tenant; empty without one.
+        grouped_by: the grouping by dates; empty if the series is not grouped.
+        period: the latest period that has numbers; empty if the series is not grouped.
+        last_number: the last number that was taken in that period.
+        ranges: the ranges from which numbers are taken, for example ``1-1000,5001-6000``.
         is_open: whether numbers can be taken.
     """
 
@@ -78,21 +78,22 @@ async def open_series(
     after: int = 0,
     ranges: str = "",
 ) -> Series:
-    """Create a series, or add approved ranges to one that has some.  Nothing else creates one.
+    """Create a series, or add approved ranges to a series; nothing else creates a series.
 
     Args:
         store: a store on PostgreSQL, MySQL, MariaDB or SQLite, in the application's database.
-        name: its name, 1 to 100 characters.
-        tenant: whose it is; empty without tenants.
+        name: the series' name, 1 to 100 characters.
+        tenant: the tenant; empty without tenants.
         group_by: as for each call; see `GaplessOptions`.
-        zone: its time zone.
-        after: the last number that another system has given out; the first one is the next.
-        ranges: the approved ranges, as ``1-1000,5001-6000``, in the order in which they are used;
-            for a series that has some, further ones.
+        zone: the time zone of ``group_by``.
+        after: the last number that another system issued; the series begins with the next one.
+        ranges: the approved ranges, for example ``1-1000,5001-6000``, in the order of their use;
+            for a series that already has ranges, these are added.
 
     Raises:
-        InvalidArgumentError: an argument is wrong; or the series is open, with other options.
-        SeriesNotOpenError: it was closed.
+        InvalidArgumentError: an argument is outside its range, or the series is open with other
+            options.
+        SeriesNotOpenError: the series was closed.
         UnsupportedByStoreError: the store has no tables.
         StoreError: the store refuses or cannot be reached.
     """
@@ -103,8 +104,8 @@ async def open_series(
     approved = ranges_of(ranges)
     grouped_by = noted(group_of(group_by, zone))
     if approved and (after or grouped_by):
-        expected = "given without after and group_by: the ranges say where numbers begin and end"
-        raise InvalidArgumentError("ranges", ranges, expected=expected)
+        rule = "cannot be combined with after or group_by: ranges say where numbers begin and end"
+        raise InvalidArgumentError("ranges", ranges, rule)
     first = approved[0] if approved else ApprovedRange(after + 1, MAX_ID)
     values: dict[str, Value] = {
         "name": name,
@@ -115,7 +116,7 @@ async def open_series(
         "ranges": ranges or f"{first.first}-{first.last}",
     }
     if grouped_by and after:
-        raise InvalidArgumentError("after", after, expected="0: each period begins at 1")
+        raise InvalidArgumentError("after", after, "must be 0: each period begins at 1")
     backend = sql_backend_of(store)
     before = {(each.name, each.tenant) for each in await list_series(store)}
     if (name, tenant) not in before:
@@ -126,15 +127,15 @@ async def open_series(
         return await _series(store, name, tenant)
     if found.grouped_by != grouped_by or ((name, tenant) in before and after):
         how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
-        given = f"{name}, which is open at {found.last_number} with group_by={how}"
-        raise InvalidArgumentError("name", given, expected="a new one, or its own options")
+        rule = f"is open at {found.last_number} with group_by={how}; take another, or these options"
+        raise InvalidArgumentError("name", name, rule)
     return found
 
 
 async def _extend(backend: SqlBackend, found: Series, ranges: str) -> None:
     if found.ranges.endswith(f"-{MAX_ID}"):
-        given = f"{ranges} for {found.name}, which was opened without ranges"
-        raise InvalidArgumentError("ranges", given, expected="left out")
+        rule = f"cannot be added to {found.name!r}, which was opened without ranges"
+        raise InvalidArgumentError("ranges", ranges, rule)
     both = f"{found.ranges},{ranges}"
     ranges_of(both)
     await _run(
@@ -180,15 +181,15 @@ async def _series(store: Store, name: str, tenant: str) -> Series:
 
 
 async def close_series(store: Store, name: str, *, tenant: str = "") -> Series:
-    """End a series: no further number can be taken from it.
+    """Close a series: no further number can be taken from it.
 
     Raises:
-        SeriesNotOpenError: it was never opened here, or it is closed.
+        SeriesNotOpenError: the series was never opened in this database, or it is closed.
         UnsupportedByStoreError: the store has no tables.
         StoreError: the store refuses or cannot be reached.
     """
     found = await _series(store, name, tenant)
-    for _ in range(2):  # PostgreSQL does not see a period that began while it waited for the lock
+    for _ in range(2):  # PostgreSQL misses a period that began during the wait for the lock
         await _run(sql_backend_of(store), _CLOSE, {"name": name, "tenant": tenant})
     return found
 
@@ -201,16 +202,16 @@ async def _run(backend: SqlBackend, statement: str, values: dict[str, Value]) ->
 
 @dataclass(slots=True)
 class Audit:
-    """What the numbers of an application's table say about a series.
+    """The result of comparing a series with the numbers in an application's table.
 
     Attributes:
         series: the series.
-        count: how many of its numbers the table has.
-        last: the highest one, in the latest period.
-        missing: numbers that were taken, or lie between others, and are not in the table, as period
+        count: how many of its numbers are in the table.
+        last: the highest number in the latest period.
+        missing: numbers that were taken or lie between others, but are not in the table, as period
             and range.
-        repeated: numbers that the table has more than once, as period and number.
-        foreign: values that are no number of the series: how many.
+        repeated: numbers that are in the table more than once, as period and number.
+        foreign: how many values are not numbers of the series.
     """
 
     series: Series
@@ -222,7 +223,7 @@ class Audit:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there is neither a hole nor a repeat."""
+        """Whether there are neither gaps nor repeats."""
         return not self.missing and not self.repeated
 
 
@@ -237,22 +238,22 @@ async def audit_series(
 ) -> Audit:
     """Compare a series with the numbers in the application's own table.
 
-    It reads the column in pages, and keeps only the numbers that it has seen, as ranges.  Take it
-    while no transaction is under way: a number of one that is not committed looks like a hole.
+    It reads the column in pages, and keeps only the numbers that it has seen, as ranges.  Run it
+    while no transaction is open, because an uncommitted number looks like a gap.
 
     Args:
-        store: the database of both.
+        store: the store in the database of both.
         name: the series.
-        tenant: its tenant; empty without one.
+        tenant: the tenant; empty without one.
         column: ``table.column`` or ``schema.table.column``: numbers, or texts of `GaplessNumber`.
         prefix: the prefix of the texts.
-        tenant_column: the column of the same table that holds the tenant, without its table.
+        tenant_column: the column of the same table that holds the tenant, without the table's name.
 
     Raises:
-        InvalidArgumentError: the column is none.
-        SeriesNotOpenError: it was never opened here.
+        InvalidArgumentError: ``column`` is not the name of a column.
+        SeriesNotOpenError: the series was never opened in this database.
         UnsupportedByStoreError: the store has no tables.
-        StoreError: there is no such table or column, or the store refuses or cannot be reached.
+        StoreError: the table or column does not exist, or the store refuses or cannot be reached.
     """
     rows = [each for each in await _rows(store) if (each[0], each[1]) == (name, tenant)]
     if not rows:
@@ -284,7 +285,7 @@ async def audit_series(
 
 
 def _added(seen: list[ApprovedRange], number: int) -> bool:
-    """Add a number to rising ranges, and return whether it was missing."""
+    """Add a number to rising ranges, and return whether it was not yet in them."""
     at = bisect_right(seen, (number, MAX_ID + 1))
     if at and seen[at - 1].last >= number:
         return False
@@ -306,7 +307,7 @@ def expected(ranges: Iterable[ApprovedRange], last: int) -> list[ApprovedRange]:
 def without(
     taken: Iterable[ApprovedRange], seen: Sequence[ApprovedRange]
 ) -> Iterable[ApprovedRange]:
-    """Yield the parts of rising ranges that are in none of the others."""
+    """Yield the parts of rising ranges that are in none of the other ranges."""
     for each in taken:
         at = each.first
         for other in seen:

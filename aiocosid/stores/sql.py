@@ -1,13 +1,13 @@
-"""SQL on a SQLAlchemy ``AsyncEngine``, also for stores with their own tables, as `aiocosid.compat`.
+"""SQL on a SQLAlchemy ``AsyncEngine``, also for stores with their own tables (`aiocosid.compat`).
 
-Requires the ``sqlalchemy`` extra.  A statement is a transaction of its own, on every driver.
+Requires the ``sqlalchemy`` extra.  Each statement is its own transaction on every driver.
 
-Other systems' tables need more than an `Executor` returns: the number of rows that a statement
-matched, and the number that the database generated.  `SqlExecutor.run` returns both, on any of the
-drivers.
+The tables of other systems need more than an `Executor` returns: the number of rows that a
+statement matched, and the number that the database generated.  `SqlExecutor.run` returns both, on
+every driver.
 """
 
-# ruff: noqa: PLC0414 - re-exported
+# ruff: noqa: PLC0414 - names are re-exported
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ class Outcome:
     """The result of a statement.
 
     Attributes:
-        rows: the rows; their columns by number.
-        matched: how many rows its WHERE matched, or how many it inserted; below 0 if the driver
-            cannot tell.  On MySQL a row that an UPDATE does not change counts only if SQLAlchemy
-            creates the connections itself, not by ``async_creator``; so let every UPDATE change
-            something.
-        inserted_id: MySQL's AUTO_INCREMENT value, or that of ``LAST_INSERT_ID(expr)``; on SQLite
-            the rowid of an INSERT; None if there is none, and on PostgreSQL.
+        rows: the rows, as tuples of columns.
+        matched: how many rows the WHERE clause matched, or how many were inserted; below 0 if the
+            driver cannot tell.  On MySQL a row that an UPDATE leaves unchanged counts only if
+            SQLAlchemy itself creates the connections, not with ``async_creator``; so make every
+            UPDATE change something.
+        inserted_id: MySQL's AUTO_INCREMENT value, or the value of ``LAST_INSERT_ID(expr)``; on
+            SQLite the rowid of an INSERT.  None if there is none, and always on PostgreSQL.
     """
 
     rows: Sequence[Row]
@@ -127,12 +127,12 @@ class Outcome:
 
 
 class Line:
-    """An engine, its running calls and, for an engine of ours, its open connections.
+    """An engine, its running calls and, for an engine that aiocosid created, its open connections.
 
     Attributes:
-        engine: the user's, or one of ours.
-        calls: the tasks of the calls under way; no other code references them.
-        lent: the driver's connections on which a call is under way.
+        engine: the user's engine, or one that aiocosid created.
+        calls: the tasks of the running calls; no other code references them.
+        lent: the driver's connections on which a call is running.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -142,7 +142,7 @@ class Line:
         self._records: WeakSet[Any] = WeakSet()
 
     def watch(self) -> Self:
-        """Record the connections that the engine, one of ours, opens."""
+        """Record the connections that the engine opens; it must be aiocosid's own."""
         event.listen(self.engine.sync_engine, "connect", self._connected)
         return self
 
@@ -150,7 +150,7 @@ class Line:
         self._records.add(record)
 
     async def close(self) -> None:
-        """Wait for the calls under way, and close all connections."""
+        """Wait for the running calls, and close all connections."""
         try:
             with suppress(Exception):
                 if self.calls:
@@ -162,7 +162,8 @@ class Line:
     def terminate(self) -> None:
         """Drop all connections without closing them properly; the event loop may be closed."""
         for connection in self._opened():
-            # The transport complains that the loop is closed, but has aborted; or it cannot abort.
+            # The transport complains that the loop is closed, although it has aborted; or it cannot
+            # abort.
             with suppress(RuntimeError, NotImplementedError):
                 if hasattr(connection, "terminate"):
                     connection.terminate()
@@ -183,14 +184,15 @@ class Line:
 
 
 class SqlExecutor(Executor):
-    """Runs SQL on an engine: the user's (`executor_on`) or its own (`executor_of`).
+    """Runs SQL on the user's engine (`executor_on`) or on its own engine (`executor_of`).
 
-    Each statement is a transaction of its own, apart from the user's: ids survive a rollback.
+    Each statement is its own transaction, separate from the user's, so ids survive a rollback.
 
     Attributes:
         dialect_name: the SQL dialect; ``mysql`` for MariaDB too.
-        address: the database in a URL, without credentials; empty on a user's engine.
-        is_own: whether the engine is its own, whose sessions have the settings of ours.
+        address: the database as a URL without credentials; empty for a user's engine.
+        is_own: whether the engine is the executor's own; its sessions then have aiocosid's
+            settings.
     """
 
     __slots__ = ("_path", "address", "dialect_name", "is_own")
@@ -204,21 +206,22 @@ class SqlExecutor(Executor):
         self._path = os.path.abspath(f"{url.database}") if is_file else ""  # noqa: PTH100
 
     async def create_file(self) -> None:
-        """Create the file of SQLite if it is missing; do nothing for a server."""
+        """Create the SQLite file if it is missing; do nothing for a server."""
         if self._path:
             await anyio.to_thread.run_sync(create_file, self._path)
 
     async def run(self, statement: str, /, **values: object) -> Outcome:
         r"""Run one statement, in autocommit.
 
-        A cancelled call may have taken effect; no later call gets its reply.
+        A cancelled call may have taken effect; no later call receives its reply.
 
-        The session has the settings of its engine.  Our own ones on MySQL are strict; a user's may
-        truncate a number to its column, so the WHERE has to check the limit.
+        The session has the settings of its engine.  Aiocosid's own MySQL sessions are strict.  A
+        user's session may truncate a number to fit its column, so the WHERE clause must check the
+        limit.
 
         Args:
-            statement: with ``:name`` for parameters; any other colon before a letter is written
-                ``\:``.
+            statement: the statement, with ``:name`` for parameters; write any other colon before a
+                letter as ``\:``.
             **values: the parameters by name.
 
         Raises:
@@ -228,7 +231,7 @@ class SqlExecutor(Executor):
             StoreUnavailableError: the store cannot be reached, is busy, or does not answer; or the
                 pool had no free connection in time.
             StoreError: the store refuses.
-            ForkedError: the engine is the parent process's.
+            ForkedError: the engine belongs to the parent process.
             WrongLoopError: the engine is in use on another event loop.
         """
         step = self._sqlite_step if self.dialect_name == "sqlite" else _step
@@ -248,12 +251,12 @@ class SqlExecutor(Executor):
         return (await self.run(_marked(statement), **values)).rows
 
     async def spawn(self, function: Callable[..., T], /, *args: object) -> T:
-        """Call a function with a connection of the engine, in autocommit, and the arguments.
+        """Call a function with a connection of the engine, in autocommit mode, and the arguments.
 
-        It runs in SQLAlchemy's greenlet, where it may call functions that wait, in a task of its
-        own.  The task is cancelled once if the caller is: a cancel scope would cancel every further
-        wait as well, also those in which SQLAlchemy closes a connection, which would then stay
-        open.
+        It runs in SQLAlchemy's greenlet, where it may call functions that wait, in its own task.
+        If the caller is cancelled, the task is cancelled once.  A cancel scope would cancel every
+        further wait too, including the one in which SQLAlchemy closes a connection, which would
+        then stay open.
 
         Raises:
             StoreError: as for `run`.
@@ -294,7 +297,7 @@ class SqlExecutor(Executor):
             with in_use(), alone(database, self.label) as cursor:
                 rows = cursor.execute(statement.replace("\\:", ":"), values).fetchall()
                 is_insert = statement.lstrip()[:6].lower() == "insert"
-                # After any other statement ``lastrowid`` is that of an earlier INSERT.
+                # After any other statement, ``lastrowid`` belongs to an earlier INSERT.
                 return Outcome(rows, cursor.rowcount, cursor.lastrowid if is_insert else None)
 
         return _in_worker(connection, step)
@@ -302,7 +305,7 @@ class SqlExecutor(Executor):
     def _sqlite_rows(
         self, connection: SyncConnection, statement: str, values: Mapping[str, Value]
     ) -> list[Row]:
-        """Run the statement as it is, in the worker of a connection that is prepared once."""
+        """Run the statement unchanged, in the worker of a connection that is prepared once."""
         facts = connection.info
 
         def step(database: sqlite3.Connection) -> list[Row]:
@@ -313,7 +316,7 @@ class SqlExecutor(Executor):
                     else:
                         tell_identity(database, self.label)
                     facts[_PREPARED] = True
-                # If the file was replaced, other processes count in the one that is there now.
+                # If the file was replaced, other processes count in the new file.
                 run(database, self.label, f"SELECT {IDENTITY}", {})
                 return run(database, self.label, statement, values)
 
@@ -333,7 +336,7 @@ class _UsersEngine(BorrowedConnection[Line]):
         fork.watch(self)
 
     def ensure_usable(self) -> None:
-        """Raise `WrongLoopError` unless the pool is empty, was never used, or only on this loop."""
+        """Raise `WrongLoopError` if another loop has used the pool, unless the pool is empty."""
         self._ensure_own()
         loop, pool = running_loop(self.what), self.client.engine.pool
         if self._pool is None or self._pool() is not pool:
@@ -352,11 +355,11 @@ class _UsersEngine(BorrowedConnection[Line]):
 
 def _check(engine: object) -> None:
     if not isinstance(engine, AsyncEngine):
-        expected = "a SQLAlchemy AsyncEngine; from_url() takes a URL"
-        raise InvalidArgumentError("engine", type(engine), expected=expected)
+        rule = "must be a SQLAlchemy AsyncEngine; use from_url() for a URL"
+        raise InvalidArgumentError("engine", type(engine), rule)
     if isinstance(engine.pool, StaticPool):
-        expected = "an engine with a connection for each transaction; all share one on this engine"
-        raise InvalidArgumentError("engine", engine, expected=expected)
+        rule = "must have a connection for each transaction: all share one on this engine"
+        raise InvalidArgumentError("engine", engine, rule)
 
 
 async def _in_greenlet(label: str, line: Line, function: Callable[..., T], *args: object) -> T:
@@ -372,7 +375,7 @@ def _called(label: str, line: Line, function: Callable[..., T], *args: object) -
     connection = engine.connect()
     driver = connection.connection.driver_connection
     try:
-        fork.ensure_own(born, what)  # it may have been forked while it waited
+        fork.ensure_own(born, what)  # the process may have forked during the wait
         line.lent.add(driver)
         with confirmed(label, driver):
             result = function(connection, *args)
@@ -392,15 +395,15 @@ def _called(label: str, line: Line, function: Callable[..., T], *args: object) -
 def _give_back(
     connection: SyncConnection, engine: Engine, pool: Pool, *, is_useless: bool = False
 ) -> None:
-    """Return a connection to its pool, or close it; the call on it has ended."""
+    """Return a connection to its pool, or close it, once the call on it has ended."""
     try:
         if is_useless:
             connection.invalidate()
         connection.close()
-    except Exception:  # noqa: BLE001 - of any driver
+    except Exception:  # noqa: BLE001 - any driver's error
         connection.invalidate()
         connection.close()
-    if engine.pool is not pool:  # disposed meanwhile: that pool is not used again
+    if engine.pool is not pool:  # the engine was disposed: its old pool is not used again
         with suppress(Exception):
             pool.dispose()
 
@@ -416,7 +419,7 @@ def _step(connection: SyncConnection, statement: str, values: Mapping[str, objec
     inserted_id = None if dialect == "postgresql" else result.lastrowid
     outcome = Outcome(rows, result.rowcount, inserted_id or None)
     if dialect == "mysql" and adapted.driver_connection.get_transaction_status():
-        connection.exec_driver_sql(COMMIT)  # an earlier statement has begun a transaction by itself
+        connection.exec_driver_sql(COMMIT)  # an earlier statement implicitly began a transaction
     return outcome
 
 
@@ -424,7 +427,7 @@ _text: Final = lru_cache(maxsize=512)(text)
 
 
 def _in_worker(connection: SyncConnection, function: Callable[[sqlite3.Connection], T]) -> T:
-    """Call a function in the worker thread of a SQLite connection, uninterrupted."""
+    """Call a function in the worker thread of a SQLite connection, without interruption."""
     adapted: Any = connection.connection.dbapi_connection
 
     async def call(driver: Any) -> T:  # noqa: ANN401 - aiosqlite's
@@ -438,7 +441,7 @@ def _in_worker(connection: SyncConnection, function: Callable[[sqlite3.Connectio
 def _mysql_rows(
     connection: SyncConnection, statement: str, values: Mapping[str, Value]
 ) -> list[Row]:
-    """Run the statement as it is, or several in one text, on a cursor of the driver."""
+    """Run the statement unchanged, or several in one text, on a cursor of the driver."""
     adapted: Any = connection.connection.dbapi_connection
 
     async def call(driver: Any) -> list[Row]:  # noqa: ANN401 - asyncmy's or aiomysql's
@@ -448,7 +451,7 @@ def _mysql_rows(
     try:
         rows: list[Row] = adapted.run_async(call)
     except BaseException:
-        # It may be in a transaction, have an unread reply, or be connected to a replica by now.
+        # The connection may be in a transaction, have an unread reply, or lead to a replica by now.
         connection.invalidate()
         raise
     return rows
@@ -456,17 +459,17 @@ def _mysql_rows(
 
 @lru_cache(maxsize=256)
 def _marked(statement: str) -> str:
-    """Escape each colon that begins no parameter, as in PostgreSQL's casts."""
+    """Escape each colon that does not begin a parameter, for example in PostgreSQL's casts."""
     return re.sub(rf"{PARAMETER.pattern}|:", lambda each: each[0] if each[1] else r"\:", statement)
 
 
 def executor_of(url: str) -> SqlExecutor:
     """Return an executor with its own engine, opened on first use, closed by `Executor.aclose`.
 
-    It has up to four connections.
+    The engine has up to four connections.
 
     Args:
-        url: a URL of SQLAlchemy's, or one without a driver as for `aiocosid.connect`.  The default
+        url: a SQLAlchemy URL, or one without a driver as for `aiocosid.connect`.  The default
             drivers are asyncmy for ``mysql`` and ``mariadb``, asyncpg for ``postgresql``, aiosqlite
             for ``sqlite``.
 
@@ -474,7 +477,7 @@ def executor_of(url: str) -> SqlExecutor:
         InvalidArgumentError: the URL is malformed, or names an unsupported database or driver.
         MissingExtraError: the driver is not installed.
     """
-    engine = engine_of(url)  # created now, to report errors in the URL
+    engine = engine_of(url)  # created now, so that errors in the URL are raised here
 
     async def connect() -> Line:
         return Line(engine_of(url)).watch()
@@ -493,9 +496,9 @@ def executor_on(engine: AsyncEngine | SqlExecutor) -> SqlExecutor:
     """Return an executor on the user's engine, which it never disposes; or the given executor.
 
     Raises:
-        InvalidArgumentError: it is no ``AsyncEngine`` on PostgreSQL, MySQL, MariaDB or a SQLite
-            file; or all its users share a single connection, as on ``:memory:``, where the rollback
-            of a transaction would take ids back.
+        InvalidArgumentError: ``engine`` is not an ``AsyncEngine`` on PostgreSQL, MySQL, MariaDB or
+            a SQLite file; or all its users share one connection, for example on ``:memory:``, where
+            rolling back a transaction would undo grants.
     """
     if isinstance(engine, SqlExecutor):
         return engine

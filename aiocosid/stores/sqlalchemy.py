@@ -1,7 +1,7 @@
 """Counters and machine ids on a SQLAlchemy engine.  Requires the ``sqlalchemy`` extra.
 
-The tables and statements are those of the stores in `postgres`, `mysql` and `sqlite`: processes
-that use these and ones that use an engine share a database.
+The tables and statements are the same as in `postgres`, `mysql` and `sqlite`, so processes that use
+those stores and processes that use an engine can share a database.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _COLUMN: Final = re.compile(
 )
 _INDEX: Final = re.compile(r"INDEX IF NOT EXISTS (\w+) ON (\w+) \((\w+)\)")
 
-_COSIDS: Final = {TABLE, MACHINE_TABLE}  # whose numbers are unsigned on MySQL
+_COSIDS: Final = {TABLE, MACHINE_TABLE}  # their numbers are unsigned on MySQL
 _MYSQL: Final = ("mysql", "mariadb")
 _OPTIONS: Final[dict[str, Any]] = {
     f"{dialect}_{option}": value
@@ -79,12 +79,13 @@ _OPTIONS: Final[dict[str, Any]] = {
 def schema_metadata(*, schema: str | None = None) -> MetaData:
     """Return the tables of the SQL stores, for an application that migrates them itself.
 
-    Give it to Alembic beside your own: ``target_metadata=[Base.metadata, schema_metadata()]``. The
-    tables alone are not marked as complete: run ``aiocosid init`` once after the migration.
+    Pass it to Alembic along with your own metadata: ``target_metadata=[Base.metadata,
+    schema_metadata()]``.  Creating the tables does not initialise the store: run ``aiocosid init``
+    once after the migration.
 
     Args:
-        schema: the schema that the tables are in; the default one if none is given.  The stores
-            find it by the ``search_path`` of their connections.
+        schema: the schema of the tables; the default schema if None.  The stores find it through
+            the ``search_path`` of their connections.
     """
     metadata = MetaData(schema=schema)
     for name, columns in _COLUMNS.items():
@@ -121,7 +122,7 @@ def _type(table: str, kind: str, width: str) -> TypeEngine[Any]:
 
 
 def _cell_name() -> TypeEngine[Any]:
-    """Return the type of the names of cells, which are compared by their bytes."""
+    """Return the type of cell names, which are compared by their bytes."""
     exact = String(255, collation="C").with_variant(String(255), "sqlite")
     return exact.with_variant(mysql.VARBINARY(1020), *_MYSQL)
 
@@ -130,11 +131,11 @@ _DIALECTS: Final = {"mysql": MYSQL, "postgresql": POSTGRES, "sqlite": SQLITE}
 
 
 class SqlAlchemyStore(BackendStore[SqlBackend]):
-    """Counters and machine ids in the database of an engine, in CosId's tables and one of our own.
+    """Counters and machine ids in an engine's database, in CosId's tables and one of aiocosid's.
 
-    Runs on asyncio.  Each grant is a transaction of its own on a connection of its own, never part
-    of one of yours: an id stays handed out when the transaction that uses it is rolled back.
-    `create_schema` creates the tables; tables that CosId has created work as well.
+    Runs on asyncio.  Each grant is a separate transaction on a separate connection, never part of
+    one of yours: an id stays issued even if the transaction that uses it is rolled back.
+    `create_schema` creates the tables; tables that CosId created work as well.
     """
 
     __slots__ = ()
@@ -143,32 +144,32 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
         """Use your own engine; nothing is sent yet.
 
         Args:
-            engine: your own engine, which is never disposed here.  PostgreSQL by asyncpg or
-                psycopg, MySQL and MariaDB by asyncmy or aiomysql, or a SQLite file by aiosqlite.
-                Its pool needs a spare connection while your transactions hold theirs.
-            durability: what to do about a database whose settings may lose grants: ``"warn"`` in
-                the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
+            engine: your own engine, which the store never disposes: PostgreSQL with asyncpg or
+                psycopg, MySQL and MariaDB with asyncmy or aiomysql, or a SQLite file with
+                aiosqlite.  Its pool needs a spare connection while your transactions hold theirs.
+            durability: what to do about a database whose settings may lose grants: ``"warn"`` logs
+                one warning, ``"refuse"`` issues no ids, and ``"ignore"`` does nothing.
 
         Raises:
-            InvalidArgumentError: the engine is not supported, or ``durability`` is none of the
-                words; an engine whose transactions all share one connection, as on ``:memory:``, is
-                refused.
+            InvalidArgumentError: the engine is not supported, or ``durability`` is not one of the
+                three words.  An engine whose transactions all share one connection, for example on
+                ``:memory:``, is not supported.
         """
         self._backend = _backend_on(executor_on(engine), DurabilityCheck(durability, engine))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Use an engine of its own, with up to four connections; again after `aclose`.
+        """Use its own engine with up to four connections, which opens again after `aclose`.
 
         Args:
-            url: a URL of SQLAlchemy's: ``postgresql+asyncpg``, ``postgresql+psycopg``,
-                ``mysql+asyncmy``, ``mysql+aiomysql`` or ``sqlite+aiosqlite``. ``durability=refuse``
-                after the ``?`` is as for the class itself.
+            url: a SQLAlchemy URL: ``postgresql+asyncpg``, ``postgresql+psycopg``,
+                ``mysql+asyncmy``, ``mysql+aiomysql`` or ``sqlite+aiosqlite``.
+                ``durability=refuse`` after the ``?`` is as for the class itself.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names an unsupported database.
-            MissingExtraError: its driver is not installed.
-            UnsupportedRuntimeError: the driver is not installed, and no extra of aiocosid has it.
+            MissingExtraError: the driver is not installed.
+            UnsupportedRuntimeError: the driver is not installed, and no aiocosid extra installs it.
         """
         plain, durability = without_durability(text_of(url))
         return cls._on(_backend_on(executor_of(plain), DurabilityCheck(durability)), plain)

@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class _SqliteBackend(SqlBackend, SequenceBackend):
-    """The tables, and sequences of a second in a cell of each name."""
+    """The tables, and sequences of a second in one cell for each name."""
 
     __slots__ = ()
 
@@ -63,11 +63,11 @@ class _SqliteBackend(SqlBackend, SequenceBackend):
 
 
 class SqliteStore(SequenceStore[_SqliteBackend]):
-    """The counters and machine ids in one SQLite file, in CosId's tables, which it creates.
+    """The counters and machine ids in one SQLite file, in CosId's tables, which the store creates.
 
-    Runs on asyncio.  Safe with any number of processes of one machine on one file, which must not
-    be on a network file system.  The process that creates the tables for machine ids marks the file
-    as initialised.
+    Runs on asyncio.  Any number of processes on one machine may share the file, which must not be
+    on a network file system.  The process that creates the tables for machine ids also marks the
+    file as initialised.
     """
 
     __slots__ = ()
@@ -78,14 +78,15 @@ class SqliteStore(SequenceStore[_SqliteBackend]):
         """Use your own connection; nothing is sent yet.
 
         Args:
-            connection: your own connection, never closed here; its journal mode, ``synchronous``
-                and timeout apply.  While it has an open transaction, no ids are granted on it.
-            durability: what to do about a connection whose settings may lose grants: ``"warn"`` in
-                the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
+            connection: your own connection, which the store never closes; its journal mode,
+                ``synchronous`` setting and timeout apply.  While it has an open transaction, it
+                grants no ids.
+            durability: what to do about a connection whose settings may lose grants: ``"warn"``
+                logs one warning, ``"refuse"`` issues no ids, and ``"ignore"`` does nothing.
 
         Raises:
-            InvalidArgumentError: it is no connection of aiosqlite's, or ``durability`` none of the
-                words.
+            InvalidArgumentError: ``connection`` is not an aiosqlite connection, or ``durability``
+                is not one of the three words.
         """
         executor = _Borrowed(connection)
         check = DurabilityCheck(durability, connection)
@@ -95,16 +96,16 @@ class SqliteStore(SequenceStore[_SqliteBackend]):
     def from_url(cls, url: str) -> Self:
         """Use a connection of its own, opened on first use and again after `aclose`.
 
-        Every commit is synced to the file itself, so a power cut loses no grant, nor does a file
-        that is moved without the journal beside it.  A file that is itself a mount point, as of a
-        container's volume, or that has several hard links, is refused with `StoreError`.
+        Every commit is synced to the file itself, so neither a power cut nor moving the file
+        without its journal loses a grant.  A file that has several hard links, or is itself a mount
+        point, for example of a container's volume, is refused with `StoreError`.
 
         Only `create_schema` creates the file; if it is missing, every other call raises
         `StoreError`.
 
         Args:
-            url: ``sqlite:///ids.db``, a path relative to the current working directory, or
-                ``sqlite:////var/lib/ids.db``; ``?``, ``#`` and ``%`` in it percent-encoded.
+            url: ``sqlite:///ids.db``, relative to the current working directory, or
+                ``sqlite:////var/lib/ids.db``; percent-encode ``?``, ``#`` and ``%`` in the path.
 
         Raises:
             InvalidArgumentError: the URL is malformed, or names no file.
@@ -113,14 +114,14 @@ class SqliteStore(SequenceStore[_SqliteBackend]):
 
 
 class _Borrowed(Executor):
-    """Runs on the user's connection, and leaves its settings unchanged."""
+    """Runs statements on the user's connection, and leaves its settings unchanged."""
 
     __slots__ = ("_is_prepared",)
 
     def __init__(self, connection: object) -> None:
         if not isinstance(connection, aiosqlite.Connection):
-            expected = "an aiosqlite.Connection; from_url() takes a URL"
-            raise InvalidArgumentError("connection", type(connection), expected=expected)
+            rule = "must be an aiosqlite.Connection; use from_url() for a URL"
+            raise InvalidArgumentError("connection", type(connection), rule)
         check_version()
         super().__init__("sqlite", BorrowedConnection("the connection", connection))
         self._is_prepared = False
@@ -134,7 +135,7 @@ class _Borrowed(Executor):
                 if not self._is_prepared:
                     tell_identity(database, self.label)
                     self._is_prepared = True
-                # If the file was replaced, other processes count in the one that is there now.
+                # If the file was replaced, other processes count in the new file.
                 run(database, self.label, f"SELECT {IDENTITY}", {})
                 return run(database, self.label, statement, values)
 
@@ -142,14 +143,14 @@ class _Borrowed(Executor):
 
 
 class _Line(NamedTuple):
-    """One of our own connections: its worker, and the file."""
+    """One of the store's own connections, with its worker and the file."""
 
     connection: aiosqlite.Connection
     door: Door
 
 
 class _Own(Executor):
-    """Runs on a connection of its own to a file."""
+    """Runs statements on its own connection to a file."""
 
     __slots__ = ("_own", "_path")
 
@@ -198,7 +199,7 @@ class _Own(Executor):
             door.close()
             raise
         except sqlite3.Error as exc:
-            # The worker still replies to the loop, which must not be closed by then.
+            # The worker still sends replies to the loop, which must not be closed before that.
             await anyio.to_thread.run_sync(_worker(connection).join, CLOSE_TIMEOUT)
             error = await anyio.to_thread.run_sync(as_store_error, self.label, exc, self._path)
             raise error from exc
@@ -216,25 +217,25 @@ class _Own(Executor):
 
 async def _disconnect(line: _Line) -> None:
     worker = cast("Any", line.connection)
-    with suppress(ValueError):  # it is closed already
+    with suppress(ValueError):  # the connection is closed already
         await worker._execute(line.door.close)
     await line.connection.close()
 
 
 def _salvage(line: _Line) -> _Line | None:
-    # A reply to a closed loop kills the worker.
+    # A reply to a closed loop ends the worker.
     return line if _worker(line.connection).is_alive() else None
 
 
 def _worker(connection: aiosqlite.Connection) -> Thread:
-    """Return its thread; before aiosqlite 0.22 that was the connection itself."""
+    """Return the connection's thread; before aiosqlite 0.22 that was the connection itself."""
     return cast("Thread", getattr(connection, "_thread", connection))
 
 
 async def _call(label: str, connection: aiosqlite.Connection, step: Callable[[], _T]) -> _T:
     """Run a function in the connection's worker, uninterrupted.
 
-    Each of the connection's public methods is a step of its own, and a transaction may begin
+    Each of the connection's public methods is a separate step, and a transaction could begin
     between two of them.
     """
     try:

@@ -1,16 +1,16 @@
 """Several independent stores that share one sequence of ids: any one of them is enough.
 
-Each store has a residue class of its own, as with tinyid's delta and remainder, or Flickr's
-tickets.  So the stores need no connection to each other, and no two can hand out the same id.
+Each store has its own residue class, as with tinyid's delta and remainder, or Flickr's tickets.  So
+the stores need no connection to each other, and no two of them can grant the same id.
 
-The counter of a store counts in hundreds; its last two digits are the store's place, and the number
-of stores.  1,200,013 is 12,000 for place 1 of 3; its last id is 12,000 * 3 - 1 = 35,999.  So each
-grant shows its place: if the stores' order or number has changed, the step that would have repeated
-an id detects it.
+The counter of a store counts in hundreds; its last two digits are the store's place and the number
+of stores.  1,200,013 means 12,000 at place 1 of 3; its last id is 12,000 * 3 - 1 = 35,999.  Each
+grant therefore shows its place: if the stores' order or number has changed, the grant that would
+have repeated an id detects it.
 
-A counter is new, and grants nothing, until one process has reached every store: until then the two
-digits are swapped, 1,031.  Otherwise an empty store that is added while the others cannot be
-reached would grant their ids.
+A counter is new, and grants nothing, until one process has reached every store.  Until then the
+last two digits are swapped, as in 1,031.  Otherwise an empty store that is added while the others
+cannot be reached would grant their ids.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ MOST_OPENINGS: Final = 5
 
 
 class MisplacedError(StoreError):
-    """A store is at another place than before; asking another store does not help."""
+    """A store is at a different place than before; asking another store does not help."""
 
 
 class UnopenedError(StoreUnavailableError):
-    """A store's counter is new, and waits for the other stores; the store has not failed."""
+    """A store's counter is new and waits for the other stores; the store itself has not failed."""
 
 
 class Stripe:
@@ -61,8 +61,8 @@ class Stripe:
     Attributes:
         counter: the store's own counter.
         health: whether the store answers.
-        ended: the error after which it is not asked any more, or None.
-        is_new: whether it may not grant yet, because not every store was reached.
+        ended: the error after which the store is no longer asked, or None.
+        is_new: whether the counter may not grant ids yet, because not every store was reached.
     """
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Stripe:
     def __init__(
         self, store: Store, whole: IdSegmentDistributor, residue: ResidueClass, health: StoreHealth
     ) -> None:
-        """Describe its part of a whole counter; nothing is sent yet."""
+        """Describe a store's share of a counter; nothing is sent yet."""
         self.counter: IdSegmentDistributor = store.segment_distributor(
             namespace=whole.namespace,
             name=f"{whole.name}{SUFFIX}",
@@ -84,24 +84,24 @@ class Stripe:
         self.ended: StoreRolledBackError | None = None
         self._store, self._residue, self._name = store, residue, whole.name
         self.is_new: bool = False
-        self._seen = -1  # the highest value of the counter; below 0 if it was never seen
+        self._seen = -1  # the counter's highest value; negative if never seen
         self._segments = self._raises = 0
 
     @property
     def is_bound(self) -> bool:
-        """Whether its counter was read: then the store contains its place."""
+        """Whether the counter was read; then the store contains its place."""
         return self._seen >= 0
 
     @property
     def last_id(self) -> int:
-        """The highest of its ids that is known to have been granted; 0 for none."""
+        """The highest of its ids that is known to be granted; 0 for none."""
         return self._residue.last_id(self._seen) if self.is_bound else 0
 
     async def bind(self) -> None:
-        """Write the place to the store, and check it; costs one id.
+        """Write the place to the store, and check it; this costs one id.
 
-        It happens before any store grants an id: a store without a place could get another one
-        later.
+        This happens before any store grants an id, because a store without a place could get
+        another place later.
         """
         await self._advance(1)
 
@@ -109,22 +109,21 @@ class Stripe:
         """Let a new counter grant ids, once every store has its place.
 
         Args:
-            above: the highest id that any of them is known to have granted; a lost counter looks
-                new.
+            above: the highest id that any store is known to have granted; a lost counter looks new.
         """
         for _ in range(MOST_OPENINGS):
-            if self.is_new:  # other processes may advance it at the same time
+            if self.is_new:  # other processes may advance the counter at the same time
                 above = await self.raise_to(above + self._residue.width)
 
     async def grant(self, step: int, *, above: int, go_on: Callable[[], None]) -> int:
-        """Take ``step`` ids that are all above ``above``; return the last one.
+        """Reserve ``step`` ids that are all above ``above``; return the last one.
 
-        A counter that is behind is raised first, not added to: several processes at the same time
+        A counter that is behind is first raised instead of added to: several concurrent processes
         would add the distance several times, and then every other store would be behind.
 
         Args:
             step: the number of ids.
-            above: the last id that was handed out.
+            above: the last id that was issued.
             go_on: raises if no further call is allowed.
         """
         ids = await self._advance(step)
@@ -145,15 +144,15 @@ class Stripe:
         return ids[-1]
 
     async def raise_to(self, above: int) -> int:
-        """Make it grant only ids above ``above``; return the last id granted, or ``above``.
+        """Let it grant only ids above ``above``; return the last id granted, or ``above``.
 
-        Only for a bound store: it overwrites the place in the counter.
+        Call it only for a bound store, because it overwrites the place in the counter.
         """
         raised = await self._store.set_floor(
             namespace=self.counter.namespace,
             name=self.counter.name,
             above=self._residue.floor(above),
-            create=False,  # `bind` did, under the store's marker
+            create=False,  # `bind` created it, under the store's marker
         )
         value = raised.last_max_id
         self.is_new = self.is_new and ResidueClass.noted_in(value) != (self._residue, False)
@@ -173,7 +172,7 @@ class Stripe:
         return self._residue.ids(value, step)
 
     def _check(self, value: object) -> None:
-        """Raise unless the value is one of this place."""
+        """Raise unless the value belongs to this place."""
         found, is_new = ResidueClass.noted_in(value) if type(value) is int else (None, False)
         if self._residue == found:
             self.is_new = is_new
@@ -202,7 +201,7 @@ class Stripe:
         return f"{self.counter.store}, {self._residue}"
 
     def statistics(self) -> StripeStatistics:
-        """Return its statistics."""
+        """Return the store's statistics."""
         last_error = self.ended or self.health.last_error
         return StripeStatistics(
             store=self.counter.store,
@@ -217,12 +216,12 @@ class Stripe:
 
 
 SUFFIX: Final = "~striped"
-"""The suffix of the counter's name in each store: a generator on that store alone has another
-counter.
+"""The suffix of the counter's name in each store, so that a generator on that store alone has
+another counter.
 """
 
 UNIT: Final = 100
-"""The amount that a store's counter advances for each id."""
+"""The amount by which a store's counter advances for each id."""
 
 FEWEST_STORES: Final = 2
 
@@ -248,7 +247,7 @@ class ResidueClass:
         return self.number * 10 + self.width
 
     def first(self, offset: int) -> int:
-        """Return the first value of a new counter: it grants no ids up to ``offset``."""
+        """Return the first value of a new counter, which grants no ids up to ``offset``."""
         new_code = self.width * 10 + self.number
         return self.floor(offset) - self.code + new_code
 
@@ -262,12 +261,12 @@ class ResidueClass:
         return range(last - (step - 1) * self.width, last + 1, self.width)
 
     def last_id(self, value: int) -> int:
-        """Return the last id that was granted when the counter has that value; 0 for none."""
+        """Return the last id granted when the counter has that value; 0 for none."""
         return max(0, self.ids(value, 1)[0])
 
     @classmethod
     def noted_in(cls, value: int) -> tuple[ResidueClass | None, bool]:
-        """Return the place in a value, None if there is none; and whether the counter is new."""
+        """Return the place in a value, or None if it has none, and whether the counter is new."""
         digits = divmod(value % UNIT, 10)
         number, width = sorted(digits)
         is_named = value >= 0 and number < width >= FEWEST_STORES
@@ -278,23 +277,23 @@ class ResidueClass:
 
 
 def highest_id(width: int) -> int:
-    """Return the highest id that each of so many stores can count to."""
+    """Return the highest id that each of so many stores can reach."""
     return (MAX_ID // UNIT - 3) * width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeStatistics:
-    """One of the stores of a `StripedStore`'s distributor.
+    """The state of one of the stores of a `StripedStore`'s distributor.
 
     Attributes:
         store: the kind of store.
         place: its place in the list, from 0.
         is_healthy: whether its last call succeeded.
-        has_ended: whether its counter went backwards; then it is not asked any more.
+        has_ended: whether its counter went backwards; the store is then no longer asked.
         segments: segments that it granted.
         raises: how often its counter was raised because it was behind the others.
         failures: failed calls, including those of other counters of the `StripedStore`.
-        last_error: its last error; None after an answer.
+        last_error: its last error; None after a successful call.
     """
 
     store: str
@@ -323,32 +322,32 @@ class StripedStatistics:
 class StripedIdSegmentDistributor(WatchedDistributor):
     """A counter in several independent stores, of which any one is enough.
 
-    Of ``n`` stores the one at place ``i`` has the ids ``i + 1``, ``i + 1 + n``, ``i + 1 + 2n`` and
-    so on, above the offset, and counts them under ``{namespace}.{name}~striped``.  So its segments
+    Of ``n`` stores, the one at place ``i`` has the ids ``i + 1``, ``i + 1 + n``, ``i + 1 + 2n`` and
+    so on, above the offset, and counts them under ``{namespace}.{name}~striped``.  So the segments
     have a `stride` of ``n``.
 
-    Each object has a home store, chosen at random, and asks it as long as it answers; so many
-    objects spread over the stores.  A store that fails, or does not answer in time, gets a
-    cooldown, longer each time, and the same call asks another store.  If a store is behind the ids
-    that this object has handed out, its counter is raised first: ids rise, whichever store they
-    come from.
+    Each object has a home store, chosen at random, and asks it as long as it answers, so many
+    objects spread over the stores.  A store that fails or does not answer in time gets a cooldown,
+    which grows each time, and the same call asks another store.  If a store is behind the ids that
+    this object has issued, its counter is raised first, so ids rise, whichever store they come
+    from.
 
-    With a `region` an object asks the store of that place alone, and the others only to begin a new
-    counter: data centres with a store each need no connection to each other.
+    With a `region`, an object asks only the store of that place, and the others only to begin a new
+    counter.  So data centres with one store each need no connection to each other.
 
-    A new counter grants nothing until one object has reached all stores: the first start needs them
-    all, and so does a store that replaces another one.  A `GroupedSegmentId` has a new counter for
-    each group.
+    A new counter grants nothing until one object has reached all stores.  So all stores must be
+    reachable at the first start, and when one store replaces another.  A `GroupedSegmentId` has a
+    new counter for each group.
 
-    An object stops asking a store whose counter went backwards; only an object that has seen the
-    higher value can detect that.  So each store has to be durable by itself.
+    An object stops asking a store whose counter went backwards.  Only an object that has seen the
+    higher value can detect this, so each store must be durable by itself.
 
-    A cancelled call, or one that has asked several stores, may have taken effect in each of them
-    and leave gaps.  It raises `IdOverflowError` if every store's counter would pass 2^63-1, at 92
+    A cancelled call, or one that asked several stores, may have taken effect in each of them and
+    leave gaps.  A call raises `IdOverflowError` if every store's counter would pass 2^63-1, at 92
     million billion ids; `StoreUnavailableError` if no store answers, with the last store's error as
-    the cause; another `StoreError` if a retry cannot help, or a store is at another place than
-    before; `StoreRolledBackError` if the counters of all stores went backwards; and a store's
-    errors that do not come from its server.
+    the cause; another `StoreError` if a retry cannot help, or if a store is at a different place
+    than before; `StoreRolledBackError` if the counters of all stores went backwards; and any store
+    error that does not come from the store's server.
     """
 
     __slots__ = ("_asked", "_closings", "_fail_over", "_home", "_stripes", "stride")
@@ -356,16 +355,17 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     store = "striped"
     order_risk = "each of its stores counts by itself"
 
-    def __init__(self, store: StripedStore, closings: Closings, **described: Any) -> None:  # noqa: ANN401 - a contract's
+    def __init__(self, store: StripedStore, closings: Closings, **described: Any) -> None:  # noqa: ANN401 - the contract's options
         """Describe a counter in several stores; nothing is sent yet.
 
         Args:
-            store: the whole.
-            closings: of this counter, and of the whole.
+            store: the striped store.
+            closings: the closings of this counter and of the striped store.
             **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or a store is striped itself.
+            InvalidArgumentError: an argument is outside its range, or one of the stores is itself
+                striped.
         """
         super().__init__(**described)
         check_integer("offset", self.offset, at_least=0, at_most=highest_id(len(store.residues)))
@@ -375,14 +375,14 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             for each, residue, health in zip(store.parts, store.residues, store.health, strict=True)
         )
         if any(each.counter.stride != 1 for each in self._stripes):
-            expected = "stores that grant contiguous ranges of any length"
-            raise InvalidArgumentError("stores", store.parts, expected=expected)
+            rule = "must grant contiguous ranges of any length"
+            raise InvalidArgumentError("stores", store.parts, rule)
         self.stride: int = len(self._stripes)
         self._fail_over = FailOver(
             self._stripes, store, self._water, of=repr(self), judge=_is_unopened
         )
         self._home, self._asked = self._stripes.index(self._fail_over.order[0]), self._stripes
-        if store.region is not None:  # no other one is asked for ids
+        if store.region is not None:  # no other store is asked for ids
             self._home, self._asked = store.region, (self._stripes[store.region],)
 
     @property
@@ -393,7 +393,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         return min(known) if known else None
 
     async def _grant(self, step: int) -> int:
-        """Take a segment from one of the stores."""
+        """Reserve a segment in one of the stores."""
         go_on = self._closings.watch(self.store)
         await self._bind()
         baseline = self._water.baseline() or 0
@@ -408,11 +408,11 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         raise self._no_answer(errors)
 
     async def _bind(self) -> None:
-        """Write its place to every store, before any of them grants an id.
+        """Write its place to every store before any of them grants an id.
 
         A store that cannot be reached gets its place when it is next asked.  New counters are
-        opened once all stores have theirs.  This object's ids begin above all counters: one that
-        was lost, and looks new, is raised as well.
+        opened once all stores have their places.  This object's ids begin above all counters; a
+        counter that was lost and looks new is raised as well.
         """
         if self._asked != self._stripes:
             own = [each for each in self._asked if not each.is_bound]
@@ -469,17 +469,17 @@ class StripedIdSegmentDistributor(WatchedDistributor):
         return StripedStatistics(stores=stores, home=self._home)
 
     async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with new connections.
+        """Get ready in this process; in a forked child, with new connections.
 
         Raises:
-            ForkedError: a client was passed in, and is the parent's.
+            ForkedError: a client was passed in and belongs to the parent process.
         """
         for stripe in self._stripes:
             await stripe.counter.aopen()
         await super().aopen()
 
     async def aclose(self) -> None:
-        """Release what the stores' distributors have opened themselves; the stores stay open."""
+        """Release what the stores' distributors themselves opened; the stores stay open."""
         self._closings.record()
         async with AsyncExitStack() as stack:
             for stripe in self._stripes:
@@ -496,25 +496,25 @@ def _is_unopened(error: CosIdError) -> bool:
     return isinstance(error, UnopenedError)
 
 
-# Three of these are below the default 2 s timeout of a generator's call.
+# Three times this fits into the default 2 s timeout of a generator's call.
 STORE_TIMEOUT: Final = 0.6  # seconds
 
 EXPECTED: Final = (
-    "striped:?store=URL&store=URL, percent-encoded; store_timeout=SECONDS and region=N may follow"
+    "striped:?store=URL&store=URL, percent-encoded, perhaps with store_timeout=SECONDS and region=N"
 )
 
 
 class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
     """Counters in several independent stores, of which any one is enough.
 
-    It hands out no machine ids: they need one store that decides.
+    It grants no machine ids, because they need one store that decides.
 
     Attributes:
-        store_timeout: seconds that one store has to answer.
+        store_timeout: seconds within which a store must answer.
         region: the place of the only store that is asked for ids; None for all of them.
         residues: the residue class of each store.
         health: the health of each store, shared by all distributors.
-        clock: time.
+        clock: the time source.
     """
 
     __slots__ = ("clock", "health", "region", "residues", "store_timeout")
@@ -532,13 +532,13 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
 
         Args:
             stores: two to nine stores with separate data, always the same number in the same order:
-                each counter contains its place and their number, and refuses another one.  They
-                have to support `Store.set_floor`.
-            store_timeout: seconds that one store has to answer, before the next is asked.
-            region: the place in ``stores`` of this process's region: only that store is asked for
-                ids, so that the regions need no connection to each other once a counter has begun.
-            owns_stores: whether `aclose` closes them.
-            clock: time; the system's by default.
+                each counter contains its place and the number of stores, and refuses other values.
+                The stores must support `Store.set_floor`.
+            store_timeout: seconds within which a store must answer before the next one is asked.
+            region: the place in ``stores`` of this process's region.  Only that store is asked for
+                ids, so the regions need no connection to each other once a counter has begun.
+            owns_stores: whether `aclose` closes the stores.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -558,19 +558,19 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
 
     @classmethod
     def from_url(cls, url: str, *, store_from_url: Callable[[str], Store]) -> Self:
-        """Combine the stores of a URL, which are closed with this one.
+        """Combine the stores of a URL, which are closed together with this one.
 
         Args:
             url: ``striped:?store=URL&store=URL``, each percent-encoded; ``store_timeout``, in
                 seconds, and ``region`` may follow.
-            store_from_url: opens each of them: `aiocosid.store_from_url`.
+            store_from_url: creates each store: `aiocosid.store_from_url`.
 
         Raises:
-            InvalidArgumentError: the URL, or one within, is malformed.
+            InvalidArgumentError: the URL, or one of the URLs in it, is malformed.
             MissingExtraError: a store's driver is not installed.
         """
         options: dict[str, Callable[[str], Any]] = {"store_timeout": float, "region": int}
-        urls, given = read_parts(url, "striped", options, needs={"store"}, expected=EXPECTED)
+        urls, given = read_parts(url, "striped", options, needs={"store"}, form=EXPECTED)
         return cls([*map(store_from_url, urls)], owns_stores=True, **given)
 
     def __repr__(self) -> str:
@@ -581,7 +581,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         """Create what each store needs.
 
         Raises:
-            StoreError: a store refuses or cannot be reached; those before it are ready.
+            StoreError: a store refuses or cannot be reached; the stores before it are ready.
         """
         for store in self._stores:
             await store.create_schema(disposable=disposable, after_loss=after_loss)
@@ -590,7 +590,8 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         """Return the striped counters, each with the highest id of all stores.
 
         Raises:
-            StoreError: a store refuses or cannot be reached; the others cannot replace its answer.
+            StoreError: a store refuses or cannot be reached; the other stores cannot replace its
+                answer.
         """
         found: dict[str, int] = {}
         for store, residue in zip(self._stores, self.residues, strict=True):
@@ -604,14 +605,14 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
     async def begin_counter(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, offset: int = 0
     ) -> int:
-        """Create a counter in each store, under its marker only; costs an id in each.
+        """Create a counter in each store, only under its marker; this costs one id in each.
 
-        One that exists goes on above its ids.
+        An existing counter continues above its ids.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
-            CounterNotCreatedError: a store was emptied, or never initialised.
-            StoreError: a store refuses, cannot be reached, or is at another place.
+            CounterNotCreatedError: a store was emptied or never initialised.
+            StoreError: a store refuses, cannot be reached, or is at a different place.
         """
         counter = self.segment_distributor(namespace=namespace, name=name, offset=offset)
         return await counter.begin()
@@ -619,14 +620,14 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
     async def set_floor(
         self, *, namespace: str = DEFAULT_NAMESPACE, name: str, above: int, create: bool = True
     ) -> Counter:
-        """Raise a counter in each store where it is lower or missing; costs an id in each.
+        """Raise a counter in each store where it is lower or missing; this costs one id in each.
 
-        A cancelled or failed call may have taken effect in some stores: repeat it, which is safe.
+        A cancelled or failed call may have taken effect in some stores.  Repeat it; this is safe.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: no store has such a counter, and ``create`` is False.
-            StoreError: a store refuses, cannot be reached, or is at another place.
+            StoreError: a store refuses, cannot be reached, or is at a different place.
         """
         check_integer("above", above, at_least=0, at_most=highest_id(len(self.residues)))
         counter = self.segment_distributor(namespace=namespace, name=name)
@@ -637,7 +638,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         highest = await counter.raise_to(above)
         return Counter(namespaced_name=counter.namespaced_name, last_max_id=highest)
 
-    def _counter(self, **described: Any) -> StripedIdSegmentDistributor:  # noqa: ANN401 - a contract's
+    def _counter(self, **described: Any) -> StripedIdSegmentDistributor:  # noqa: ANN401 - the contract's options
         return StripedIdSegmentDistributor(self, Closings(self._closings), **described)
 
     def _holder(self) -> NoReturn:
@@ -645,12 +646,12 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
         raise UnsupportedByStoreError(StripedIdSegmentDistributor.store, reason, remedy=remedy)
 
 
-def _check_stores(stores: Any) -> None:  # noqa: ANN401 - whatever was given
+def _check_stores(stores: Any) -> None:  # noqa: ANN401 - any argument
     """Raise `InvalidArgumentError` unless they are two to nine different stores."""
     given: list[Any] = list(stores) if type(stores) in {list, tuple} else []
     are_stores = all(isinstance(each, Store) for each in given)
     if not are_stores or not FEWEST_STORES <= len(given) <= MOST_STORES:
-        expected = f"a list of {FEWEST_STORES} to {MOST_STORES} stores"
-        raise InvalidArgumentError("stores", stores, expected=expected)
+        rule = f"must be a list of {FEWEST_STORES} to {MOST_STORES} stores"
+        raise InvalidArgumentError("stores", stores, rule)
     if len({id(each) for each in given}) < len(given):
-        raise InvalidArgumentError("stores", stores, expected="each of them another one")
+        raise InvalidArgumentError("stores", stores, "must all be distinct")

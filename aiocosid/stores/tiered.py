@@ -1,8 +1,8 @@
-"""A durable store beneath a fast one: no id repeats, even if the fast one loses its data.
+"""A durable store under a fast one: no id repeats, even if the fast one loses its data.
 
-Requires the ``redis`` extra.  The root leases spans of ids; Redis or Valkey hands out segments
-within a span, by one script.  A span is valid only on the server that opened it, until that
-restarts; after a restart, a fail-over or a loss of data a new one is leased.
+Requires the ``redis`` extra.  The root grants spans of ids; Redis or Valkey grants segments within
+a span, with one script.  A span is valid only on the server that opened it, until that server
+restarts.  After a restart, a fail-over or a loss of data, a new span is reserved.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 __all__ = ("TieredStatistics", "TieredStore")
 
 LOCAL: Final = ("localhost", "127.", "0.", "[::", "%2f", ":")  # a socket's path is percent-encoded
-# Parts of the names of options that do not identify a database.
+# Options whose names contain these parts do not identify a database.
 SECRET: Final = ("password", "timeout", "durability")
-# PostgreSQL's driver takes parts that the URL lacks from these environment variables.
+# PostgreSQL's driver reads missing parts of the URL from these environment variables.
 VARIABLES: Final = (
     *("PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGOPTIONS", "PGSERVICE", "PGSERVICEFILE"),
 )
@@ -62,12 +62,13 @@ _memories: WeakKeyDictionary[MemoryBackend, str] = WeakKeyDictionary()
 
 
 def name_of_root(store: Store, given: str | None) -> str:
-    """Return the given name, or one that no other root has.
+    """Return the given name, or a name that no other root has.
 
-    Two names for one root only cost a span; so a name includes all that may differ between two.
+    Two names for one root only cost a span, so a name includes everything that may differ between
+    two roots.
 
     Raises:
-        InvalidArgumentError: no name was given, and the root has none of its own.
+        InvalidArgumentError: no name was given, and none can be derived from the root.
     """
     if given is not None:
         check_text("root_name", given)
@@ -79,24 +80,24 @@ def name_of_root(store: Store, given: str | None) -> str:
     backend = getattr(root, "_backend", None)
     if isinstance(backend, MemoryBackend):
         return _memories.setdefault(backend, f"memory {secrets.token_hex(8)}")
-    expected = (
-        f"a text that no other root with spans on the same Redis has than this {kind} root, "
-        "the same in every process, as 'db1/shop'"
+    rule = (
+        f"is required for this {kind} root: a text such as 'db1/shop', the same in every process, "
+        "that no other root with spans on the same Redis has"
     )
-    raise InvalidArgumentError("root_name", given, expected=expected)
+    raise InvalidArgumentError("root_name", given, rule)
 
 
 def name_of_url(url: str) -> str | None:
-    """Return the name of a server's database by its URL; None for other stores.
+    """Return the name of a server's database, derived from its URL; None for other stores.
 
-    It consists of user, hosts and path, and a digest of the options, without passwords.
+    The name consists of user, hosts and path, and a digest of the options, without passwords.
     """
     parts = urlsplit(url)
     if parts.scheme in {"sqlite", "memory"}:
         return None
     login, _, hosts = parts.netloc.rpartition("@")
     user, hosts = login.partition(":")[0], hosts.lower()
-    # localhost is another server on each host.
+    # localhost means another server on each host.
     is_local = any(not each or each.startswith(LOCAL) for each in hosts.split(","))
     here = f"{socket.gethostname()} " if is_local else ""
     return f"{here}{user}@{hosts}{parts.path}{_digest(parts, user)}"
@@ -108,16 +109,17 @@ def _digest(parts: SplitResult, user: str) -> str:
     kept = [pair for pair in query if not any(word in pair[0] for word in SECRET)]
     kept += [(name, os.environ[name]) for name in VARIABLES if os.environ.get(name)]
     if not user:
-        with suppress(Exception):  # no user with this number has a name
+        with suppress(Exception):  # this user id may have no name
             kept.append(("", getpass.getuser()))
     if not kept:
         return ""
     return " " + hashlib.sha256(repr(sorted(kept)).encode()).hexdigest()[:DIGITS]
 
 
-# Seconds between two requests while another caller opens a span: the first, the longest.
+# The first and the longest pause between two requests while another caller opens a span, in
+# seconds.
 POLL: Final = (0.002, 0.05)
-RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call takes to give its claim back
+RELEASE_TIMEOUT: Final = 0.25  # seconds that a cancelled call may take to release its claim
 
 T = TypeVar("T")
 
@@ -129,9 +131,9 @@ class Call(NamedTuple):
 
     Attributes:
         step: ids per segment.
-        baseline: the highest id that was known when it began.
+        baseline: the highest id that was known when the call began.
         nonce: the call's name in Redis.
-        go_on: raises if the store was closed since the call began.
+        go_on: raises if the store has been closed since the call began.
     """
 
     step: int
@@ -141,17 +143,17 @@ class Call(NamedTuple):
 
 
 class TieredIdSegmentDistributor(WatchedDistributor):
-    """A counter in a durable store, handed out by Redis or Valkey span by span.
+    """A counter in a durable store, whose ids Redis or Valkey grants span by span.
 
     Runs on asyncio.  `TieredStore.segment_distributor` creates it.  The root's counter is CosId's
-    own, and other programs may use it at the same time: each span is one step of it.  The key in
-    Redis is ``aiocosid:{<namespace>.<name>}:span``; CosId's key there is not touched.  While Redis
-    does not answer, segments come from the root.
+    own, and other programs may use it at the same time: each span is one step of that counter.  The
+    key in Redis is ``aiocosid:{<namespace>.<name>}:span``; CosId's key there is not touched.  While
+    Redis does not answer, segments come from the root.
 
-    A cancelled call may have taken effect in both; then a segment, or a span, is a gap.  In
-    addition to the root's errors it raises `StoreIdentityHiddenError` if Redis hides its identity,
-    and `StoreAuthenticationError` if Redis rejects the login: both only before its first answer.
-    The root's errors are raised when Redis has no span left.
+    A cancelled call may have taken effect in both stores; then a segment, or a span, is a gap.  In
+    addition to the root's errors, a call raises `StoreIdentityHiddenError` if Redis hides its
+    identity, and `StoreAuthenticationError` if Redis rejects the login, both only before the first
+    answer from Redis.  The root's errors are raised when Redis has no span left.
     """
 
     __slots__ = ("_closings", "_root", "_span", "_store", "_tally")
@@ -164,14 +166,14 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         store: TieredStore,
         span_of: Callable[[str], Span],
         closings: Closings,
-        **described: Any,  # noqa: ANN401 - a contract's
+        **described: Any,  # noqa: ANN401 - the contract's options
     ) -> None:
         """Describe a counter of both stores; nothing is sent yet.
 
         Args:
-            store: both.
+            store: the tiered store.
             span_of: returns the span of a counter by its ``{namespace}.{name}``.
-            closings: of this counter, and of both stores.
+            closings: the closings of this counter and of both stores.
             **described: as for `aiocosid.abc.IdSegmentDistributor`.
 
         Raises:
@@ -180,11 +182,10 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         """
         root = store.root.segment_distributor(**described)
         if store.span < root.step:
-            expected = f"at least the step, {root.step}: larger requests bypass Redis"
-            raise InvalidArgumentError("span", store.span, expected=expected)
+            rule = f"must be at least the step, {root.step}: larger requests bypass Redis"
+            raise InvalidArgumentError("span", store.span, rule)
         if root.stride != 1 or root.step_limit is not None:
-            expected = "one that grants contiguous ranges of any length"
-            raise InvalidArgumentError("root", root, expected=expected)
+            raise InvalidArgumentError("root", root, "must grant contiguous ranges of any length")
         super().__init__(
             namespace=root.namespace, name=root.name, offset=root.offset, step=root.step
         )
@@ -215,9 +216,9 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             if reply is not None:
                 last = await self._leased(call, reply.why)
                 return await self._opened(call, reply.claim, last)
-        except IdOverflowError:  # the counter has less than a span left
+        except IdOverflowError:  # the counter has fewer ids left than a span
             await self._released(call)
-        except GeneratorExit:  # the coroutine is being closed: it may not wait any more
+        except GeneratorExit:  # the coroutine is being closed and may no longer wait
             raise
         except BaseException:
             await self._released(call)
@@ -225,7 +226,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return await self._from_root(call)
 
     async def _taken(self, call: Call) -> SpanTaken | Claimed | None:
-        """Return a segment, a claim to open a span, or None: ask the root."""
+        """Return a segment, a claim to open a span, or None, which means: ask the root."""
         clock, pause = self._store.clock, POLL[0]
         until = clock.monotonic() + self._store.cache_timeout
         request = call.step, call.baseline or 0, call.nonce
@@ -235,7 +236,8 @@ class TieredIdSegmentDistributor(WatchedDistributor):
                 self._tally["segments_from_cache"] += 1
             if reply is None or isinstance(reply, SpanTaken | Claimed):
                 return reply
-            # At least half of it, so that the waiting calls come one after the other.
+            # The delay is random, but at least half the pause, so that the waiting calls do not
+            # retry at once.
             delay = min(reply.left, pause) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
             if clock.monotonic() + delay > until:
                 return None
@@ -243,7 +245,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             pause = min(pause * 2, POLL[1])
 
     async def _leased(self, call: Call, why: str) -> int:
-        """Return the last id of a new span, which only this call has until it is opened."""
+        """Return the last id of a new span, which belongs to this call alone until it is opened."""
         call.go_on()
         clock, span = self._store.clock, self._store.span
         begin = clock.monotonic()
@@ -255,11 +257,12 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return last
 
     async def _opened(self, call: Call, claim: bytes, last: int) -> int:
-        """Take the first segment of a span, and have Redis hand out the rest.
+        """Take the first segment of a span, and let Redis grant the rest.
 
-        The segment stays this call's, whatever the result: in Redis the span begins behind it.
+        The segment belongs to this call, whatever the result: in Redis the span begins after it.
         """
-        # Before it is opened: a root that went backwards has leased ids that others have already.
+        # This must precede the opening: a root that went backwards has granted ids that others
+        # already have.
         base = last - self._store.span
         max_id = self._water.check(self, base + call.step, step=call.step, baseline=call.baseline)
         reply = await self._asked(lambda: self._span.open(claim, max_id, last), call.go_on)
@@ -268,7 +271,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return max_id
 
     async def _released(self, call: Call) -> None:
-        """Give an own claim back; otherwise other callers would wait for its end."""
+        """Release this call's claim; otherwise other callers would wait until it ends."""
         if self._store.outage.is_on:
             return
         with suppress(CosIdError), self._store.clock.move_on_after(RELEASE_TIMEOUT, shield=True):
@@ -278,13 +281,13 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     async def _asked(
         self, command: Callable[[], Awaitable[T]], go_on: Callable[[], None]
     ) -> T | None:
-        """Return the cache's answer; None if there is none, which begins an outage."""
+        """Return the cache's answer; None if there is none, which starts an outage."""
         go_on()
         store = self._store
 
         async def call() -> T:
-            # One retry: an idle connection may have been closed.  If the first attempt took effect,
-            # its segment or span is a gap.
+            # There is one retry, because an idle connection may have been closed.  If the first
+            # attempt took effect, its segment or span is a gap.
             try:
                 return await command()
             except StoreUnavailableError:
@@ -328,12 +331,12 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     async def aopen(self) -> None:
         """Get ready in this process, and check that Redis shows its identity and allows a span.
 
-        If Redis cannot be reached, that is no error: the root serves until it can.
+        An unreachable Redis is not an error: the root serves until Redis can be reached.
 
         Raises:
             StoreIdentityHiddenError: Redis hides its identity; the error says what to allow.
             StoreError: Redis refuses, and has never answered before.
-            ForkedError: a client was passed in, and is the parent's.
+            ForkedError: a client was passed in and belongs to the parent process.
         """
         await super().aopen()
         await self._root.aopen()
@@ -342,9 +345,9 @@ class TieredIdSegmentDistributor(WatchedDistributor):
             await self._asked(self._span.refresh, self._closings.watch(self.store))
 
     async def aclose(self) -> None:
-        """Close what the root's distributor has opened itself; the cache stays open.
+        """Close what the root's distributor itself opened; the cache stays open.
 
-        Calls under way end with `StoreUnavailableError`.
+        Running calls end with `StoreUnavailableError`.
         """
         self._closings.record()
         await self._root.aclose()
@@ -357,7 +360,7 @@ SPANS: Final = {
     "behind": "spans_behind",
     "left": "spans_used_up",
 }
-"""Redis's reason for a new span, and the field that counts it."""
+"""Redis's reason for a new span, and the statistics field that counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,14 +373,15 @@ class TieredStatistics:
         segments_from_cache: segments within a span.
         segments_from_root: segments directly from the root.
         root_trips: calls to the root, for spans and for segments.
-        spans: spans leased.
-        spans_missing: of these, because the cache held none.
-        spans_of_another_server: because the span in the cache was opened by another server, or
-            before its restart.
-        spans_damaged: because the cache's value was no span.
-        spans_behind: because the one in the cache was behind an id seen here.
-        spans_used_up: because too few ids were left.
-        ids_abandoned: ids of abandoned spans, as far as is known.
+        spans: spans reserved.
+        spans_missing: spans reserved because the cache held none.
+        spans_of_another_server: spans reserved because the cache's span was opened by another
+            server, or before a restart.
+        spans_damaged: spans reserved because the cache's value was not a span.
+        spans_behind: spans reserved because the cache's span was behind an id that this distributor
+            has seen.
+        spans_used_up: spans reserved because too few ids were left.
+        ids_abandoned: ids in abandoned spans, as far as known.
     """
 
     is_cache_up: bool
@@ -398,26 +402,26 @@ class TierTally(Tally[str]):
     """The counters of the statistics, by name."""
 
     def picture(self, *, is_cache_up: bool) -> TieredStatistics:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         names = [field.name for field in fields(TieredStatistics) if field.name != "is_cache_up"]
         return TieredStatistics(is_cache_up=is_cache_up, **{name: self[name] for name in names})
 
 
 class Outage:
-    """The state of a cache; the distributors of one store share it.
+    """The state of a cache, shared by the distributors of one store.
 
     Attributes:
-        has_answered: whether it ever answered, so that its setup is known to be right.
+        has_answered: whether the cache has ever answered, which shows that its setup is correct.
     """
 
     __slots__ = ("_again_at", "_clock", "_pause", "_since", "has_answered")
 
     def __init__(self, clock: Clock, pause: float) -> None:
-        """Begin with a healthy cache.
+        """Start with a healthy cache.
 
         Args:
-            clock: time.
-            pause: seconds for which it is not asked after a failure.
+            clock: the time source.
+            pause: seconds for which the cache is not asked after a failure.
         """
         self.has_answered: bool = False
         self._clock = clock
@@ -433,8 +437,8 @@ class Outage:
     def is_to_be_asked(self) -> bool:
         """Return whether to ask the cache: there is no outage, or its pause is over.
 
-        In an outage only one caller after each pause may ask: a call to a cache that does not
-        answer takes the whole timeout.
+        During an outage only one caller may ask after each pause, because a call to a cache that
+        does not answer takes the whole timeout.
         """
         if self._since is None:
             return True
@@ -453,30 +457,30 @@ class Outage:
         return is_new
 
     def end(self) -> float | None:
-        """Record an answer; return the seconds that the outage lasted, or None."""
+        """Record an answer; return the seconds that the outage lasted, None if there was none."""
         self.has_answered = True
         since, self._since = self._since, None
         return None if since is None else self._clock.monotonic() - since
 
 
 SPAN: Final = 1_000_000  # ids
-MAX_SPAN: Final = 2**40  # ids; 8 million of them until the last id
-# Twice this and a call to the root are below the 2 s timeout of a generator's call.
+MAX_SPAN: Final = 2**40  # ids; the id range holds 8 million such spans
+# Twice this value and a call to the root fit into the 2 s timeout of a generator's call.
 CACHE_TIMEOUT: Final = 0.75  # seconds
 PAUSE: Final = 1.0  # seconds
 
 
 class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
-    """Counters of a durable store, handed out by Redis or Valkey span by span.
+    """Counters of a durable store, whose ids Redis or Valkey grants span by span.
 
-    Machine ids, tables and the counters' values are the root's.
+    Machine ids, tables and the counters' values are kept in the root.
 
     Attributes:
         root: the durable store.
-        cache: the Redis or Valkey that hands out spans.
+        cache: the Redis or Valkey store that grants the ids of spans.
         span: ids per span.
-        cache_timeout: seconds that the cache has to answer.
-        clock: time.
+        cache_timeout: seconds within which the cache must answer.
+        clock: the time source.
         instrument: receives events about spans and outages.
         outage: whether the cache answers; shared by all distributors.
     """
@@ -501,21 +505,21 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         """Combine two stores; nothing is sent yet.
 
         Args:
-            root: the durable store, which loses no writes; not Redis.
-            cache: the Redis or Valkey that hands out spans, under the root's name.
-            span: ids per span of each counter, from its step to 2^40: each span is one call to the
-                root, and the most that is lost when Redis loses data.  A larger request goes to the
-                root.
-            cache_timeout: seconds after which the root is asked instead.
-            pause: seconds for which Redis is not asked after it did not answer.
-            root_name: distinguishes roots whose counters have equal names on one Redis.  It is the
-                same in all processes, and never the same for two databases: their ids would repeat.
-                Not needed for a SQLite file that was opened by its URL (host and path by default),
-                nor for a server whose URL is given in ``tiered:`` or in settings (the URL without
-                passwords by default).
-            owns_stores: whether `aclose` closes both.
+            root: the durable store, which must lose no writes; not Redis.
+            cache: the Redis or Valkey store that grants the ids of spans, under the root's name.
+            span: ids per span of each counter, from its step to 2^40.  Each span is one call to the
+                root, and at most one span is lost when Redis loses data.  Requests for more ids go
+                to the root.
+            cache_timeout: seconds to wait for Redis before the root is asked instead.
+            pause: seconds for which Redis is not asked after it failed to answer.
+            root_name: distinguishes roots whose counters have equal names on one Redis.  It must be
+                the same in all processes, and must differ between databases; otherwise ids repeat.
+                It is not needed for a SQLite file that was opened with its URL (the default is host
+                and path), nor for a server whose URL is given in ``tiered:`` or in settings (the
+                default is the URL without passwords).
+            owns_stores: whether `aclose` closes both stores.
             instrument: receives the events ``SpanLeased``, ``CacheLost`` and ``CacheFound``.
-            clock: time; the system's by default.
+            clock: the time source; the system's clock by default.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or ``root_name`` is missing.
@@ -542,14 +546,14 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         """Return the span of a counter by its ``{namespace}.{name}``."""
         return Span(backend_of(self.cache).link, name, self._root_name)
 
-    def _counter(self, **described: Any) -> TieredIdSegmentDistributor:  # noqa: ANN401 - a contract's
+    def _counter(self, **described: Any) -> TieredIdSegmentDistributor:  # noqa: ANN401 - the contract's options
         return TieredIdSegmentDistributor(
             self, self._span_of, Closings(self._closings), **described
         )
 
     @property
     def has_witness(self) -> bool:
-        """Whether the root can tell what was never there from what was lost."""
+        """Whether the root can tell data that never existed from data that was lost."""
         return self.root.has_witness
 
     async def set_floor(
@@ -558,13 +562,13 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
         """Raise the root's counter to ``above`` if it is lower or missing, and end the span.
 
         A cancelled or failed call may have taken effect in the root while the span in Redis is
-        still used: repeat it, which is safe.
+        still in use.  Repeat the call; this is safe.
 
         Raises:
             InvalidArgumentError: ``above`` is outside its range.
             CounterMissingError: there is no such counter, and ``create`` is False.
             StoreError: the root or Redis refuses or cannot be reached.
-            ForkedError: connections are the parent's.
+            ForkedError: the connections belong to the parent process.
         """
         check_above(above)
         raised = await self.root.set_floor(
@@ -579,7 +583,7 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
 
 def _check_both(root: object, cache: object) -> None:
     if not isinstance(root, Store) or isinstance(root, RedisStore | TieredStore):
-        expected = "a durable store, no RedisStore, whose server may lose data, and no TieredStore"
-        raise InvalidArgumentError("root", root, expected=expected)
+        rule = "must be a durable store, neither a RedisStore nor a TieredStore"
+        raise InvalidArgumentError("root", root, rule)
     if not isinstance(cache, RedisStore):
-        raise InvalidArgumentError("cache", cache, expected="a RedisStore")
+        raise InvalidArgumentError("cache", cache, "must be a RedisStore")

@@ -1,4 +1,4 @@
-"""What an aiocosid server and its client exchange, as values of JSON.  Pure."""
+"""The values that an aiocosid server and its client exchange as JSON.  No I/O."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = (
 )
 
 MOST_CHARACTERS: Final = 4096
-"""Of a text."""
+"""The maximum number of characters in a text."""
 
 Values: TypeAlias = (
     TakeOperation | Took | RenewOperation | Renewed | ReleaseOperation | Machine | MachineMarker
@@ -64,37 +64,37 @@ _KINDS: Final[dict[str, tuple[type, ...]]] = {
     "float": (int, float),
     "float | None": (int, float, type(None)),
 }
-"""By what the annotation of a field says."""
+"""The accepted types by the annotation of a field."""
 
 
-# To JSON.
+# Convert to JSON.
 
 
 def values_json(values: Values) -> dict[str, Any]:
-    """Return an operation, its answer, or what a store lists."""
+    """Return the JSON of an operation, its answer, or the values that a store lists."""
     return {each.name: getattr(values, each.name) for each in fields(values)}
 
 
 def block_json(block: Block) -> dict[str, Any]:
-    """Return rising ids: of each range the first, how many, and from one to the next."""
+    """Return rising ids as JSON: each range's first id, its count, and its step."""
     tree = {"ranges": [[each.start, len(each), each.step] for each in block.ranges]}
     return tree if block.shards is None else {**tree, "shards": [*block.shards]}
 
 
-# From JSON.  Whatever does not fit is a ValueError: it may come from anybody.
+# Convert from JSON.  Anything that does not fit raises ValueError, because any client may send it.
 
 
 def as_values(kind: type[V], tree: object) -> V:
-    """Return what `values_json` was given.
+    """Return the value from which `values_json` made this JSON.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the JSON is not of that kind.
     """
     found = _object(tree)
     return kind(**{each.name: _value(each.type, found.get(each.name)) for each in fields(kind)})
 
 
-def _value(kind: object, value: Any) -> Any:  # noqa: ANN401 - whatever came
+def _value(kind: object, value: Any) -> Any:  # noqa: ANN401 - any JSON
     if type(value) not in _KINDS[str(kind)]:
         raise ValueError(value)
     if isinstance(value, str):
@@ -107,14 +107,14 @@ def _value(kind: object, value: Any) -> Any:  # noqa: ANN401 - whatever came
 
 
 def as_block(tree: dict[str, Any], count: int) -> Block:
-    """Return rising ids.
+    """Return rising ids from their JSON.
 
     Args:
-        tree: what `block_json` returned.
-        count: how many there have to be.
+        tree: the result of `block_json`.
+        count: how many ids there must be.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the JSON does not have that many rising ids.
     """
     found: list[range] = []
     last = 0
@@ -137,7 +137,7 @@ def _object(tree: object) -> dict[str, Any]:
     return cast("dict[str, Any]", tree)
 
 
-def _list(tree: Any, size: int = -1) -> list[Any]:  # noqa: ANN401 - whatever came
+def _list(tree: Any, size: int = -1) -> list[Any]:  # noqa: ANN401 - any JSON
     if type(tree) is not list:
         raise ValueError(tree)
     found: list[Any] = tree  # pyright: ignore[reportUnknownVariableType]
@@ -149,7 +149,7 @@ def _list(tree: Any, size: int = -1) -> list[Any]:  # noqa: ANN401 - whatever ca
 def _text(value: object) -> str:
     if type(value) is not str or len(value) > MOST_CHARACTERS:
         raise ValueError(value)
-    value.encode()  # no half of a surrogate pair: UnicodeEncodeError is a ValueError
+    value.encode()  # a lone surrogate raises UnicodeEncodeError, a ValueError
     return value
 
 
@@ -159,13 +159,13 @@ def _range(value: object, least: int, most: int) -> int:
     return value
 
 
-# Errors.  A message may name the hosts and users of the server's store, so facts are sent instead.
+# Errors.  A message may name the hosts and users of the server's store, so only facts are sent.
 
 LABEL: Final = "aiocosid server"
 
 _FACTS: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     NameTooLongError: ("value", "limit"),
-    InvalidArgumentError: ("argument", "value", "expected"),
+    InvalidArgumentError: ("argument", "value", "rule"),
     IdOverflowError: ("counter", "limit"),
     CorruptCounterError: ("counter", "found"),
     CounterMissingError: ("counter",),
@@ -194,7 +194,7 @@ _FIRST: Final[dict[type[CosIdError], tuple[str, ...]]] = {
     MachineIdOverflowError: ("namespace",),
     InvalidArgumentError: (),
 }
-"""Facts that come first, where the store does not."""
+"""The facts that come first, if the store does not."""
 _REASONS: Final[dict[type[CosIdError], str]] = {
     StoreAuthenticationError: "its store rejects the login or the rights of the server",
     StoreUnavailableError: "its store does not answer",
@@ -228,7 +228,7 @@ def error_of(fault: object) -> CosIdError:
     """Return the error that a server reports.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the JSON is not an error.
     """
     found = _object(fault)
     facts, kind = dict(_object(found.get("facts"))), found.get("kind")

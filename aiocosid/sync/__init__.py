@@ -1,7 +1,7 @@
 """The same generators for threads and synchronous code: scripts, Celery tasks, Django's views.
 
-The generators themselves live on one event loop in a thread of its own, which is started at the
-first use and ends when the last one is closed, at the latest with the process.
+The generators themselves run on one event loop in a background thread, which starts at the first
+use and ends when the last generator is closed, at the latest with the process.
 """
 
 from __future__ import annotations

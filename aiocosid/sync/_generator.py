@@ -1,4 +1,4 @@
-"""The generator for threads: ids in hand, and the way to the background loop for more."""
+"""The generator for threads: buffered ids, and calls to the background loop for more."""
 
 from __future__ import annotations
 
@@ -41,22 +41,21 @@ __all__ = ("AWAIT", "DEFAULT_TIMEOUT", "SyncIdGenerator")
 R = TypeVar("R")
 T = TypeVar("T", bound=int | str)
 
-DEFAULT_TIMEOUT: Final = 10.0  # seconds; above the generators' own 5, whose errors say more
+DEFAULT_TIMEOUT: Final = 10.0  # seconds; more than the generators' own 5 s, whose errors say more
 EMPTY: Final[Iterator[Any]] = iter(())
 
 AWAIT: Final = "await the asynchronous generator's there"
 
 
 class SyncIdGenerator(NotCopyable, Generic[T]):
-    """A generator for threads and synchronous code; taking an id in hand involves no other thread.
+    """A generator for threads and synchronous code; a buffered id needs no other thread.
 
-    Any number of threads may share it.  `open`, ``with`` or else the first use opens it; in a
-    forked child the first use opens it again, and no id that the parent had in hand is used.  It
-    stays open until `close`, or the end of the process, even if no variable refers to it any more.
+    Any number of threads may share it.  `open`, ``with`` or otherwise the first use opens it.  In a
+    forked child the first use opens it again, and the parent's buffered ids are not used.  It stays
+    open until `close` or the end of the process, even if no variable refers to it any longer.
 
-    Each thread gets rising ids.  In a thread that runs an event loop no call waits: it hands out an
-    id in hand, or raises `WouldBlock`.  In a notebook call `aiocosid.sync.allow_waiting`
-    first.
+    Each thread gets rising ids.  In a thread that runs an event loop no call waits: it returns a
+    buffered id, or raises `WouldBlock`.  In a notebook, first call `aiocosid.sync.allow_waiting`.
     """
 
     __slots__ = (
@@ -98,19 +97,19 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         batch: int | None = None,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Describe a generator; the first use makes and opens it.
+        """Describe a generator; the first use creates and opens it.
 
         Args:
-            make: returns a generator that is not open yet, of any kind; or any other asynchronous
-                context manager that gives one, as a function under `asynccontextmanager` returns
-                it.  The background loop calls it, and again in a forked child, where it should not
-                use objects of the parent.
-            batch: ids taken at once.  By default the step, 1000 at most, for a `SegmentChainId` or
-                `SegmentId` without ``ttl``, also as text with no date in it; the next batch is
-                fetched before the last one is used up.  1 for any other kind, so that each call
-                gets a new id; a larger batch of such a kind is dropped after 0.1 seconds; for a
-                strict `SegmentId` it is refused.
-            timeout: maximum seconds that a call waits, also for the opening; up to
+            make: returns a generator of any kind that is not open yet, or any other asynchronous
+                context manager that yields one, for example from a function decorated with
+                `asynccontextmanager`.  The background loop calls it, and calls it again in a forked
+                child, where it should not use objects of the parent.
+            batch: ids taken at once.  For a `SegmentChainId` or a `SegmentId` without ``ttl``, also
+                as text without a date, the default is the step, at most 1000, and the next batch is
+                fetched before the last one is used up.  For any other kind the default is 1, so
+                that each call gets a new id; a larger batch of such a kind is dropped after 0.1
+                seconds, and is refused for a strict `SegmentId`.
+            timeout: maximum seconds that a call waits, including opening; up to
                 `threading.TIMEOUT_MAX`.
 
         Raises:
@@ -147,7 +146,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self._find = find
         self._asked_batch = batch
         self._pending: Future[Iterator[T]] | None = None  # the next batch
-        self._timer: object = None  # of the last batch that grows old
+        self._timer: object = None  # for the last batch that expires
         self._drop()
         session.holders.add(self)
         fork.watch(self)
@@ -161,47 +160,47 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self._piece: Iterator[T] = EMPTY
         self._pending = None
         self._batch: int | None = self._asked_batch  # None until the kind is known
-        self._is_ahead = False  # the next batch is asked for when the last one is put in hand
+        self._is_ahead = False  # the next batch is requested when one is buffered
 
     def _choose(self, batch: int | None) -> None:
-        """Take so many ids at once from now on, as the caller says who was the first to ask."""
+        """Use the first caller's batch from now on."""
         self._asked_batch = self._batch = batch
 
     # Taking ids.
 
     def next_id(self) -> T:
-        """Return the next id; if none is in hand, wait for the background loop.
+        """Return the next id; if none is buffered, wait for the background loop.
 
         Raises:
-            WouldBlock: none is in hand, and an event loop runs in this thread; or a signal handler
-                asks in the middle of another call.
-            SegmentUnavailableError: none came within the timeout.
-            ClosedError: it was closed, also while this call waited.
-            ForkedError: a signal handler forked in the middle of this call, and this is the child.
-            CosIdError: what opening the generator, or its own `next_id`, raises.
+            WouldBlock: no id is buffered, and an event loop runs in this thread; or a signal
+                handler called this during another call.
+            SegmentUnavailableError: no id arrived within the timeout.
+            ClosedError: the generator was closed, perhaps while this call waited.
+            ForkedError: a signal handler forked during this call, and this is the child.
+            CosIdError: as for opening the generator, and for its own `next_id`.
         """
         for new_id in self._piece:
             return new_id
         return self._bring(1)[0]
 
     def next_ids(self, n: int) -> list[T]:
-        """Return exactly ``n`` ids in rising order, 1 to 10 million, all or nothing.
+        """Return exactly ``n`` ids in rising order, 1 to 10 million, or none at all.
 
         Raises:
-            InvalidArgumentError: ``n`` is no integer or outside of its range.
-            CosIdError: as `next_id`.
+            InvalidArgumentError: ``n`` is not an integer, or is outside its range.
+            CosIdError: as for `next_id`.
         """
         check_integer("n", n, at_least=1, at_most=MAX_BATCH)
         return self._bring(n)
 
     def next_id_nowait(self) -> T:
-        """Return the next id if one is in hand.
+        """Return the next id if one is buffered.
 
         Raises:
-            WouldBlock: none is in hand; a refill is under way, except for a kind that keeps none in
-                hand.
-            ClosedError: it was closed.
-            ForkedError: a signal handler forked in the middle of this call, and this is the child.
+            WouldBlock: no id is buffered; a refill has been started, except for a kind that buffers
+                none.
+            ClosedError: the generator was closed.
+            ForkedError: a signal handler forked during this call, and this is the child.
         """
         for new_id in self._piece:
             return new_id
@@ -224,15 +223,15 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         process = fork.generation
         try:
             taken = take()
-        except Exception as error:  # of half a step, perhaps
+        except Exception as error:  # perhaps from an interrupted step
             if process == fork.generation:
                 raise
             raise _forked() from error
-        # In one line: Python runs no handler in the middle of it.
+        # This is one line, so that Python runs no signal handler within it.
         return taken if process == fork.generation else _raise(_forked())
 
     def _gather(self, n: int) -> list[T]:
-        """Take ids in hand, and wait for those that are missing."""
+        """Take buffered ids, and wait for the missing ones."""
         taken: list[T] = []
         deadline = SYSTEM_CLOCK.monotonic() + self._session.timeout
         is_first = True
@@ -247,7 +246,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             try:
                 self._session.outcome(fetch, deadline)
             except CosIdError:
-                # The request of an earlier caller may have failed before this call.
+                # An earlier caller's request may have failed before this call.
                 if is_ours or not is_first or not fetch.done():
                     raise
             is_first = False
@@ -255,11 +254,11 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         return taken + self._fetch_now(n - len(taken), deadline)
 
     def _fetch_now(self, n: int, deadline: float) -> list[T]:
-        """Take ids from a generator of which none are kept in hand."""
+        """Take ids from a generator of which none are buffered."""
         return list(self._outcome(lambda value: self._fetch(value, n), deadline))
 
     def _outcome(self, work: Callable[[Any], Awaitable[R]], deadline: float) -> R:
-        """Do the work on the loop, and cancel it if this call ends before."""
+        """Do the work on the loop, and cancel it if this call ends before that."""
         fetch = self._session.start(work)
         try:
             return self._session.outcome(fetch, deadline)
@@ -269,17 +268,19 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
 
     @locked_step
     def _serve(self, taken: list[T], n: int) -> tuple[Future[Iterator[T]], bool] | None:
-        """Take what is in hand, up to ``n`` in all.
+        """Take buffered ids, up to ``n`` in all.
 
         Returns:
-            None if that is enough; else what to wait for, and whether it was sent for this call.
+            None if that is enough; otherwise the future to wait for, and whether it was requested
+            by this call.
         """
         process = fork.generation
         taken += islice(self._piece, n - len(taken))
         fetch = self._pending
         if len(taken) < n and fetch is not None:
             if fetch.done():
-                self._pending = None  # first: an interruption from here on leaves a gap
+                # First, so that an interruption from here on only leaves a gap.
+                self._pending = None
                 self._finish(fetch, taken, n, process)
             elif not self._session.is_alive:
                 self._pending = None
@@ -293,9 +294,9 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             return
         piece = fetch.result()
         taken += islice(piece, n - len(taken))
-        self._piece = piece if process == fork.generation else EMPTY  # in one line, as above
+        self._piece = piece if process == fork.generation else EMPTY  # one line, as above
         if self._is_ahead and len(taken) == n:
-            with suppress(CosIdError):  # the next caller asks again
+            with suppress(CosIdError):  # the next call requests it again
                 self._order(1)
 
     def _order(self, missing: int) -> Future[Iterator[T]]:
@@ -315,7 +316,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         return piece
 
     def _learn(self, generator: AnyGenerator) -> int:
-        """Choose how many ids are taken at once, and whether ahead of their use."""
+        """Choose how many ids are taken at once, and whether they are taken ahead of use."""
         check_groups(generator)
         step = step_of(generator)
         batch = self._asked_batch or min(step, DEFAULT_BATCH)
@@ -324,23 +325,23 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self._batch = batch
         return batch
 
-    # Looking inside, opening and closing.
+    # Statistics, opening and closing.
 
     def statistics(self) -> Statistics:
-        """Return a frozen snapshot of the generator, which counts ids in hand here as handed out.
+        """Return a frozen snapshot of the generator, which counts ids buffered here as issued.
 
         Raises:
-            CosIdError: as `next_id`.
+            CosIdError: as for `next_id`.
         """
         refuse_on_a_loop("statistics()", AWAIT)
         return self._wait(lambda generator: generator.statistics())
 
     def open(self) -> None:
-        """Open it now, also after it was closed; returns when it can hand out ids.
+        """Open it now, even after it was closed; return once it can issue ids.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
-            CosIdError: as `next_id`.
+            CosIdError: as for `next_id`.
         """
         refuse_on_a_loop("open()", "use the asynchronous generator there")
         if self._owns_session:
@@ -350,10 +351,10 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
             locked_step(self._order)(1)
 
     def close(self) -> None:
-        """Close it; the ids in hand are a gap.  Idempotent, and from any thread.
+        """Close it; the buffered ids are a gap.  Idempotent, and callable from any thread.
 
-        Calls that wait raise `ClosedError`.  A provider closes its generators itself: for one of
-        them this drops the ids in hand, and nothing else.
+        Waiting calls raise `ClosedError`.  A provider closes its generators itself, so for one of
+        them this only drops the buffered ids.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
@@ -384,7 +385,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
         self.close()
 
     def __repr__(self) -> str:
-        """Name it, and say whether it is open and how many ids it holds."""
+        """Show its name, whether it is open, and how many ids are buffered."""
         held = length_hint(self._piece)
         return f"<{self._label} {self._session.condition} in_hand={held}>"
 

@@ -1,4 +1,4 @@
-"""Checks that threads use groups by date alone."""
+"""Checks that threads use groups by date only."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from ..segment import GroupedSegmentId
 __all__ = ("check_groups",)
 
 
-def check_groups(generator: Any) -> None:  # noqa: ANN401 - or what is inside of one
-    """Raise for groups by a function: it would not run in the caller's thread or context."""
+def check_groups(generator: Any) -> None:  # noqa: ANN401 - or a wrapped one
+    """Raise for groups by a function, which would not run in the caller's thread or context."""
     if isinstance(generator, GroupedSegmentId):
         if not generator.group_by.is_by_date_alone:
-            expected = (
-                "by date alone; a key function would be called on the background loop, outside of "
-                "the caller's context. Take a generator with a name of its own for each key"
+            rule = (
+                "must group by date alone: a key function would be called on the background loop, "
+                "outside the caller's context; take a generator with a name of its own for each "
+                "key"
             )
-            raise InvalidArgumentError("group_by", generator.group_by, expected=expected)
+            raise InvalidArgumentError("group_by", generator.group_by, rule)
     elif (inner := getattr(generator, "_inner", None)) is not None:
         check_groups(inner)

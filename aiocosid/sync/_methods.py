@@ -1,4 +1,4 @@
-"""The methods of `SyncIdProvider`, made of the kinds of generators."""
+"""The methods of `SyncIdProvider`, made from the kinds of generators."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ M_co = TypeVar("M_co", covariant=True)
 
 
 class BatchMethod(KindMethod[M_co]):
-    """A method that takes how many ids are taken from the generator at once."""
+    """A method that accepts how many ids are taken from the generator at once."""
 
     _takes_batch = True
 
 
 class NamedInBatches(Protocol[P]):
-    """A method of a kind that needs a name."""
+    """A method of a kind that requires a name."""
 
     @overload
     def __call__(
@@ -51,7 +51,7 @@ class NamedInBatches(Protocol[P]):
 
 
 class SharedInBatches(Protocol[P]):
-    """A method of a kind that has a name by default."""
+    """A method of a kind that has a default name."""
 
     @overload
     def __call__(
@@ -80,35 +80,35 @@ class SharedInBatches(Protocol[P]):
 
 
 class PlainInBatches(Protocol[Id]):
-    """A method of a kind that takes nothing else."""
+    """A method of a kind that takes no further options."""
 
     def __call__(self, name: str, batch: int | None = ...) -> SyncIdGenerator[Id]:
-        """Return the generator of this name, which the first use creates."""
+        """Return the generator with this name, which the first use creates."""
         ...
 
 
 class TextInBatches(Protocol[P]):
-    """A method of a kind whose ids are text, and that has a name by default."""
+    """A method of a kind whose ids are text, and that has a default name."""
 
     def __call__(
         self, name: str = ..., batch: int | None = ..., *args: P.args, **options: P.kwargs
     ) -> SyncIdGenerator[str]:
-        """Return the generator of this name, which the first use creates."""
+        """Return the generator with this name, which the first use creates."""
         ...
 
 
 def named(kind: Kind[P, AnyGenerator]) -> KindMethod[NamedInBatches[P]]:
-    """Return the method of `SyncIdProvider` for a kind that needs a name."""
+    """Return the method of `SyncIdProvider` for a kind that requires a name."""
     return BatchMethod(kind)
 
 
 def shared(kind: Kind[P, AnyGenerator]) -> KindMethod[SharedInBatches[P]]:
-    """Return the method for a kind that has a name by default."""
+    """Return the method for a kind that has a default name."""
     return BatchMethod(kind)
 
 
 def text(kind: Kind[P, TextIdGenerator]) -> KindMethod[TextInBatches[P]]:
-    """Return the method for a kind whose ids are text, and that has a name by default."""
+    """Return the method for a kind whose ids are text, and that has a default name."""
     return BatchMethod(kind)
 
 
@@ -125,5 +125,5 @@ def texts(kind: Kind[P, TextIdGenerator]) -> KindMethod[PlainInBatches[str]]:
 def sharded(
     kind: Kind[P, ShardedId],
 ) -> KindMethod[NamedMethod[P, SyncShardedId, SyncIdGenerator[str]]]:
-    """Return the method for ids that carry their shard, which threads take from the generator."""
+    """Return the method for ids that contain their shard, which threads take one call at a time."""
     return KindMethod(kind)

@@ -49,7 +49,7 @@ TRIAL: Final = StoreHost(MemoryStore(), DEFAULT_NAMESPACE, {}, {"clock": SYSTEM_
 
 
 class _Kind(NamedTuple, Generic[P]):
-    """The kind that the first caller asked for under a name, and how a provider finds it."""
+    """The kind that the first caller requested under a name, and how a provider finds it."""
 
     spec: GeneratorSpec[Any]
     find: Callable[[P], Awaitable[AnyGenerator]]
@@ -58,8 +58,8 @@ class _Kind(NamedTuple, Generic[P]):
 class SyncProvider(NotCopyable, Generic[P]):
     """The generators of a provider for threads and synchronous code, by name.
 
-    Any number of threads may share it.  `open`, ``with`` or else the first use opens it, also in a
-    forked child; `close` or the end of the process closes it.
+    Any number of threads may share it.  `open`, ``with`` or otherwise the first use opens it, also
+    in a forked child; `close` or the end of the process closes it.
     """
 
     __slots__ = ("_generators", "_session", "_specs", "_types")
@@ -70,12 +70,13 @@ class SyncProvider(NotCopyable, Generic[P]):
         *,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Describe a provider; the first use makes and opens it.
+        """Describe a provider; the first use creates and opens it.
 
         Args:
             make: returns a provider that is not open yet, or any other asynchronous context manager
-                that gives one.  The background loop calls it, and again in a forked child.
-            timeout: maximum seconds that a call waits, also for the opening.
+                that yields one.  The background loop calls it, and calls it again in a forked
+                child.
+            timeout: maximum seconds that a call waits, including opening.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -86,8 +87,9 @@ class SyncProvider(NotCopyable, Generic[P]):
             make, label=type(self).__name__, timeout=timeout
         )
         self._generators: dict[str, SyncIdGenerator[Any]] = {}
-        self._specs: dict[str, _Kind[P]] = {}  # of those that were asked for as one
-        self._types: dict[str, set[type[int | str]]] = {}  # of ids whose kind is not known yet
+        self._specs: dict[str, _Kind[P]] = {}  # of names requested as a kind
+        # Id types of names whose kind is not known yet.
+        self._types: dict[str, set[type[int | str]]] = {}
 
     @overload
     def __getitem__(self, name: str, /) -> SyncIdGenerator[int] | SyncIdGenerator[str]: ...
@@ -104,12 +106,12 @@ class SyncProvider(NotCopyable, Generic[P]):
     def __getitem__(
         self, name: str | tuple[str, type[int | str | SyncShardedId]], /
     ) -> SyncIdGenerator[int] | SyncIdGenerator[str]:
-        """Return the generator of this name, which the provider has to have when it is used.
+        """Return the generator with this name, which the provider must have when it is used.
 
-        ``ids["order", int]`` is one whose ids are numbers, and ``ids["order", str]`` one whose ids
-        are text, for a type checker too.  ``ids["order", SyncShardedId]`` takes a sharding id.  Its
-        first use raises `GeneratorMissingError` if there is none, and `InvalidArgumentError` if
-        it is another one.
+        ``ids["order", int]`` is a generator of numbers, and ``ids["order", str]`` a generator of
+        texts, also for a type checker.  ``ids["order", SyncShardedId]`` accepts a sharding id.  The
+        first use raises `GeneratorMissingError` if there is no such generator, and
+        `InvalidArgumentError` if it is of another type.
         """
         if isinstance(name, str):
             return self._handle(name)
@@ -118,9 +120,9 @@ class SyncProvider(NotCopyable, Generic[P]):
             return self._made(SyncShardedId, name)
         of = check_type(wanted)
         handle, kind = self._handle(name), self._specs.get(name)
-        if kind is None or kind.spec.gives is None:  # until the generator exists
+        if kind is None or kind.spec.gives is None:  # not known until the generator exists
             self._types.setdefault(name, set()).add(of)
-            handle.close()  # the type of ids in hand is not checked
+            handle.close()  # the type of buffered ids was not checked
         elif kind.spec.gives is not of:
             raise wrong_type(name, kind.spec, of)
         return handle
@@ -129,7 +131,7 @@ class SyncProvider(NotCopyable, Generic[P]):
         kind, found = self._specs.get(name), self._generators.get(name)
         is_sharded = kind is not None and (kind.spec.kind, kind.spec.gives) == ("ShardedId", int)
         made: type[SyncIdGenerator[Any]] = SyncShardedId if is_sharded else SyncIdGenerator
-        if not isinstance(found, made):  # one that was asked for before the kind was known
+        if not isinstance(found, made):  # requested before the kind was known
             self._generators[name] = found = self._made(made, name)
         return found
 
@@ -144,20 +146,20 @@ class SyncProvider(NotCopyable, Generic[P]):
         return made._of(self._session, find, name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the generators that were asked for."""
+        """Iterate over the names of the generators that were requested."""
         return iter(tuple(self._generators))
 
     def described(self) -> tuple[str, ...]:
-        """Return the names that have a generator, as far as that is known without opening it.
+        """Return the names that have a generator, as far as is known without opening the provider.
 
-        Those of the settings, for a provider that `aiocosid.configure` makes; those for which a
-        method was called, for one of `aiocosid.sync.connect`; otherwise none.
+        For a provider from `aiocosid.configure`, these are the names in the settings; for one from
+        `aiocosid.sync.connect`, the names for which a method was called; otherwise there are none.
         """
         made: object = self._session.make()
         return tuple(made) if isinstance(made, Hosting) else ()
 
     def statistics(self) -> dict[str, dict[str, object]]:
-        """Return a tree ready for JSON, by name, as CosId's actuator shows it.
+        """Return the statistics by name, ready for JSON, in the format of CosId's actuator.
 
         Raises:
             CosIdError: the provider cannot be opened.
@@ -170,24 +172,24 @@ class SyncProvider(NotCopyable, Generic[P]):
         return self._session.call(work)
 
     def open(self) -> None:
-        """Open it now, also after it was closed.
+        """Open it now, even after it was closed.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
-            CosIdError: what opening the provider raises.
+            CosIdError: as for opening the provider.
         """
 
         async def work(_: P) -> None:
-            """Do nothing: the session has opened the provider."""
+            """Do nothing, because the session has opened the provider."""
 
         refuse_on_a_loop("open()", INSTEAD)
         self._session.allow()
         self._session.call(work)
 
     def close(self) -> None:
-        """Close it and all its generators; the ids in hand are a gap.
+        """Close it and all its generators; the buffered ids are a gap.
 
-        Idempotent, and from any thread.  Calls that wait raise `ClosedError`.
+        Idempotent, and callable from any thread.  Waiting calls raise `ClosedError`.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
@@ -215,13 +217,13 @@ class SyncProvider(NotCopyable, Generic[P]):
 
 
 class SyncIdProvider(SyncProvider[IdProvider]):
-    """Named generators on one store, for threads; made by `aiocosid.sync.connect`.
+    """Named generators on one store, for threads; created by `aiocosid.sync.connect`.
 
     Each method returns the same `SyncIdGenerator` for the same name, and does not wait: the first
-    use creates the generator itself, with the options of the first call.  A method checks the
-    options of a counter at once; the first use checks those of other kinds, and raises what opening
-    the generator raises.  ``batch`` is how many ids are taken from it at once; see
-    `SyncIdGenerator`.
+    use creates the generator itself, with the options of the first call.  A method checks a
+    counter's options at once; other kinds' options are checked at the first use, which raises the
+    same errors as opening the generator.  ``batch`` is how many ids are taken from the generator at
+    once; see `SyncIdGenerator`.
     """
 
     __slots__ = ()
@@ -264,8 +266,8 @@ class SyncIdProvider(SyncProvider[IdProvider]):
 
         Args:
             name: the name for ``ids[name]``.
-            make: returns a generator that is not open.  The background loop calls it, and again in
-                a forked child and after the provider was opened again.
+            make: returns a generator that is not open.  The background loop calls it, and calls it
+                again in a forked child and after the provider was reopened.
             batch: ids taken from it at once.
 
         Raises:
@@ -276,17 +278,18 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         return self._ask(name, own(make, make), batch)
 
     def remove(self, name: str) -> None:
-        """Close the generator of this name, whichever kind it is, and free the name.
+        """Close the generator with this name, of whatever kind, and free the name.
 
-        The ids in hand are a gap.  A `SyncIdGenerator` of that name raises `GeneratorMissingError`
-        until a method of the provider, as `segment_chain`, is called for the name again.
+        The buffered ids are a gap.  A `SyncIdGenerator` with that name raises
+        `GeneratorMissingError` until a method of the provider, for example `segment_chain`, is
+        called for the name again.
 
         Args:
             name: the generator's name.
 
         Raises:
             WouldBlock: an event loop runs in this thread.
-            GeneratorMissingError: there is no generator of that name.
+            GeneratorMissingError: there is no generator with that name.
             CosIdError: closing it fails.
         """
         refuse_on_a_loop("remove()", INSTEAD)
@@ -300,7 +303,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
             if not is_known or name in tuple(provider):
                 await provider.remove(name)
 
-        if not is_known or self._session.is_alive:  # else there is nothing to close
+        if not is_known or self._session.is_alive:  # otherwise there is nothing to close
             self._session.call(work)
 
     def clear(self) -> None:
@@ -310,7 +313,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
 
         Raises:
             WouldBlock: an event loop runs in this thread.
-            CosIdError: closing one fails; the others are closed all the same.
+            CosIdError: closing a generator fails; the others are still closed.
         """
         refuse_on_a_loop("clear()", INSTEAD)
         handles = tuple(self._generators.values())
@@ -324,7 +327,7 @@ class SyncIdProvider(SyncProvider[IdProvider]):
     def _ask(
         self, name: str, spec: GeneratorSpec[Any], batch: int | None = None
     ) -> SyncIdGenerator[Any]:
-        """Return the handle; options of a counter are first tried on a store in memory."""
+        """Return the handle; a counter's options are first tried on a store in memory."""
         if spec.resumes in {"counter", "groups"}:
             check_groups(spec.make(TRIAL, name))
         check_text("name", name)
@@ -346,9 +349,9 @@ class SyncOptions(HostOptions):
     """The options of `aiocosid.sync.connect`.
 
     Attributes:
-        instrument: receives the events of all its generators, and of a store made from a URL, on
+        instrument: receives the events of all its generators, and of a store created from a URL, on
             the background loop.
-        timeout: maximum seconds that a call waits, also for the opening.
+        timeout: maximum seconds that a call waits, including opening.
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -359,13 +362,13 @@ def connect(url: str | Store, options: SyncOptions, /) -> SyncIdProvider:
     """Return a provider of generators on one store, for threads; nothing is opened yet.
 
     Args:
-        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store made on a
-            client of yours cannot be used in a forked child.
-        options: the keyword arguments: see `SyncOptions`.
+        url: as for `aiocosid.store_from_url`; or a store, which stays open.  A store on your own
+            client cannot be used in a forked child.
+        options: the keyword arguments of `SyncOptions`.
 
     Raises:
-        InvalidArgumentError: the URL names no store, or is malformed; or another argument is
-            outside its range.
+        InvalidArgumentError: the URL names no store or is malformed, or another argument is outside
+            its range.
         MissingExtraError: the store's driver is not installed.
     """
     store = url if isinstance(url, Store) else store_from_url(url, instrument=options.instrument)

@@ -1,4 +1,4 @@
-"""Keeps a generator or provider open on the background loop, in one task there."""
+"""Keeps a generator or provider open on the background loop, in one task."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ logger = logging.getLogger("aiocosid")
 T = TypeVar("T")
 R = TypeVar("R")
 
-EXIT_TIMEOUT: Final = 5.0  # seconds that the end of the process may wait for us
-JOIN_TIMEOUT: Final = 1.0  # seconds for a loop to end, once there is nothing open on it
+EXIT_TIMEOUT: Final = 5.0  # seconds for which the end of the process may be delayed
+JOIN_TIMEOUT: Final = 1.0  # seconds for a loop to end once nothing is open on it
 
 NOTEBOOK: Final = "in a notebook, call aiocosid.sync.allow_waiting() once"
 
-_sessions: Final[set[LoopSession[Any]]] = set()  # those that have a thread
-_patient: Final[WeakSet[object]] = WeakSet()  # event loops that calls may hold
+_sessions: Final[set[LoopSession[Any]]] = set()  # sessions that have a thread
+_patient: Final[WeakSet[object]] = WeakSet()  # event loops that calls may block
 
 
 class _Holder(Protocol):
     def _drop(self) -> None:
-        """Throw away the ids in hand; part of a step."""
+        """Drop the buffered ids; part of a step."""
 
 
 def allow_waiting() -> None:
-    """Let calls wait although the event loop of this thread runs: for the cells of a notebook.
+    """Let calls wait although the event loop of this thread runs, for notebooks.
 
-    Call it once, in the notebook.  The cells run on the kernel's loop; what they call without
-    ``await`` holds it until it ends, ``time.sleep`` as well as an id that has to be fetched.  So do
-    calls in coroutines and callbacks on this loop from then on: use the asynchronous generator
-    there.  Without a running loop, as in a script, it does nothing.
+    Call it once, in the notebook.  The cells run on the kernel's loop, and a call without ``await``
+    blocks that loop until it returns, for example ``time.sleep``, or an id that must be fetched.
+    From then on, calls in coroutines and callbacks on this loop block it too, so use the
+    asynchronous generator there.  Without a running loop, for example in a script, it does nothing.
     """
     loop = running_loop()
     if loop is not None:
@@ -58,7 +58,7 @@ def allow_waiting() -> None:
 
 
 def may_wait() -> bool:
-    """Tell whether the calling thread may wait: it runs no event loop, or one that may be held."""
+    """Return whether the calling thread may wait: it runs no loop, or one that may be blocked."""
     loop = running_loop()
     return loop is None or loop in _patient
 
@@ -66,7 +66,7 @@ def may_wait() -> bool:
 def refuse_on_a_loop(what: str, instead: str) -> None:
     """Raise WouldBlock if the calling thread runs an event loop, which must not be blocked.
 
-    An integration may refuse the loop with an error of its own.
+    An integration may refuse the loop with its own error.
     """
     if not may_wait():
         check_loop("aiocosid.sync")
@@ -77,7 +77,7 @@ def refuse_on_a_loop(what: str, instead: str) -> None:
 
 
 class _Life(Generic[T]):
-    """One opening of a session, on one loop; all of it happens there."""
+    """One opening of a session on one loop, where all of its code runs."""
 
     __slots__ = ("_ending", "_error", "_make", "_opened", "_task", "_value", "is_over")
 
@@ -91,7 +91,7 @@ class _Life(Generic[T]):
         self.is_over = False
 
     async def live(self) -> None:
-        """Open, stay and close.  In one task, as task groups and cancel scopes ask for."""
+        """Open, stay open and close in one task, as task groups and cancel scopes require."""
         try:
             async with self._make() as value:
                 self._value = value
@@ -106,7 +106,7 @@ class _Life(Generic[T]):
             self._opened.set()
 
     async def do(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Open it unless a task does so already, wait, and do the work on the open object."""
+        """Open it unless another task does so, wait until it is open, and do the work."""
         if self._task is None:
             self._task = asyncio.create_task(self.live())
         await self._opened.wait()
@@ -116,7 +116,7 @@ class _Life(Generic[T]):
         return await work(self._value)  # type: ignore[arg-type]  # it is open
 
     async def end(self, label: str) -> None:
-        """Close it, or stop opening it; raise what closing raises."""
+        """Close it, or stop opening it; raise any error of closing."""
         task = self._task
         self._ending.set()
         if task is None or task.done():
@@ -125,7 +125,7 @@ class _Life(Generic[T]):
             self._error = ClosedError(label)
             task.cancel()
         await asyncio.wait([task])
-        self._opened.set()  # a task that never began has not set it
+        self._opened.set()  # a task that never started has not set it
         if not task.cancelled():
             task.result()
 
@@ -133,12 +133,12 @@ class _Life(Generic[T]):
 class LoopSession(NotCopyable, Generic[T]):
     """Opens a context manager on the background loop at the first use, and keeps it open.
 
-    `close` ends that.  In a forked child the first use there opens it again.
+    `close` closes it.  In a forked child the first use opens it again.
 
     Attributes:
-        timeout: seconds that each wait may take.
-        holders: the generators with ids in hand; closing drops those ids.
-        make: returns what it opens.
+        timeout: maximum seconds of each wait.
+        holders: the generators with buffered ids, which closing drops.
+        make: returns the context manager.
     """
 
     __slots__ = (
@@ -178,7 +178,7 @@ class LoopSession(NotCopyable, Generic[T]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether what was submitted may still be done."""
+        """Whether submitted work may still be done."""
         return self._thread is not None and self._thread.is_alive
 
     @property
@@ -187,7 +187,7 @@ class LoopSession(NotCopyable, Generic[T]):
         return "closed" if self._is_closed else "not open" if self._life is None else "open"
 
     def check_open(self) -> None:
-        """Raise `ClosedError` if it was closed."""
+        """Raise `ClosedError` if the session was closed."""
         if self._is_closed:
             raise ClosedError(self.label)
 
@@ -197,7 +197,7 @@ class LoopSession(NotCopyable, Generic[T]):
         """Start the work on the loop, on the open object; never waits.
 
         Raises:
-            ClosedError: it was closed.
+            ClosedError: the session was closed.
             UnsupportedRuntimeError: no loop can be started.
             SegmentUnavailableError: the loop has just died; the next call starts another one.
         """
@@ -205,9 +205,7 @@ class LoopSession(NotCopyable, Generic[T]):
         thread = self._thread
         if thread is None or not thread.is_alive:
             thread = shared_thread()
-            thread.users += (
-                1  # first: an interruption from here on must not end a loop that others use
-            )
+            thread.users += 1  # first: an interruption must not end a loop that others use
             self._life = None
             _sessions.add(self)
             self._thread = thread
@@ -220,7 +218,7 @@ class LoopSession(NotCopyable, Generic[T]):
         return future
 
     def leave(self) -> tuple[Future[None] | None, LoopThread | None]:
-        """Begin to close; return what is to be waited for, and the thread that it has used."""
+        """Start to close; return the future to wait for, and the thread that was used."""
         life, thread = self._life, self._thread
         self._is_closed = True
         for holder in tuple(self.holders):
@@ -229,7 +227,7 @@ class LoopSession(NotCopyable, Generic[T]):
             self._closing = thread.submit(lambda: life.end(self.label))
         _sessions.discard(self)
         self._life = self._thread = (
-            None  # last: after an interruption before this line it can be closed again
+            None  # last, so that after an interruption it can be closed again
         )
         return self._closing, thread
 
@@ -240,7 +238,7 @@ class LoopSession(NotCopyable, Generic[T]):
             self.label, waited=0, reason="its event loop has ended", remedy=remedy
         )
 
-    # For threads.
+    # Methods for threads.
 
     @locked_step
     def start(self, work: Callable[[T], Awaitable[R]]) -> Future[R]:
@@ -249,25 +247,25 @@ class LoopSession(NotCopyable, Generic[T]):
 
     @locked_step
     def allow(self) -> None:
-        """Let it be opened again after it was closed."""
+        """Allow it to be opened again after it was closed."""
         if self._is_closed:
-            _, thread = self.leave()  # what an interrupted `close` has left to do
+            _, thread = self.leave()  # finishes an interrupted `close`
             if thread is not None:
                 thread.users -= 1
         self._is_closed = False
         self._closing = None
 
     def call(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Start the work on the loop, and wait for it as long as the timeout."""
+        """Start the work on the loop, and wait for it up to the timeout."""
         deadline = SYSTEM_CLOCK.monotonic() + self.timeout
         return self.outcome(self.start(work), deadline)
 
     def outcome(self, future: Future[R], deadline: float) -> R:
-        """Wait for what was submitted, until a moment of the monotonic clock.
+        """Wait for submitted work, until a moment of the monotonic clock.
 
         Raises:
-            SegmentUnavailableError: the time is over, or the loop has died.
-            ClosedError: it was closed meanwhile.
+            SegmentUnavailableError: the deadline has passed, or the loop has died.
+            ClosedError: the session was closed meanwhile.
         """
         left = deadline - SYSTEM_CLOCK.monotonic()
         try:
@@ -282,13 +280,13 @@ class LoopSession(NotCopyable, Generic[T]):
         except CancelledError:
             raise ClosedError(self.label) if self._is_closed else self.lost() from None
         if isinstance(error, CosIdError):
-            raise error.again()  # several threads may wait for the same
+            raise error.again()  # several threads may wait for the same future
         if error is not None and not isinstance(error, Exception):
-            raise self.lost() from error  # it has ended the loop, and is not for this thread
+            raise self.lost() from error  # it ended the loop, and is not meant for this thread
         return future.result()
 
     def close(self) -> None:
-        """Close what is open, and wait for it as long as the timeout; idempotent."""
+        """Close the session, and wait for that up to the timeout; idempotent."""
         refuse_on_a_loop(f"close() of {self.label}", "close the asynchronous object itself")
         deadline = SYSTEM_CLOCK.monotonic() + self.timeout
         future, thread = locked_step(self.leave)()
@@ -305,7 +303,7 @@ class LoopSession(NotCopyable, Generic[T]):
         except SegmentUnavailableError:
             logger.warning("%s did not close within %g s", self.label, self.timeout)
         except ClosedError:
-            return  # the loop died, and everything on it
+            return  # the loop and everything on it died
 
 
 @locked_step
@@ -318,14 +316,14 @@ def _release_thread(thread: LoopThread) -> bool:
 
 @atexit.register
 def _close_all() -> None:
-    """Close all sessions in a few seconds at most, and let the process end."""
+    """Close all sessions within a few seconds, so that the process can end."""
     deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
     left = [(each, *locked_step(each.leave)()) for each in tuple(_sessions)]
     for session, future, _ in left:
         try:
             if future is not None:
                 session.outcome(future, deadline)
-        except Exception as error:  # noqa: BLE001 - nobody is there to catch it
+        except Exception as error:  # noqa: BLE001 - no caller could catch it
             logger.warning("%s could not be closed at the end: %s", session.label, error)
     for thread in {thread for *_, thread in left if thread is not None}:
         thread.stop()

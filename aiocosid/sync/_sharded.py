@@ -1,4 +1,4 @@
-"""The generator for threads of ids that carry their shard."""
+"""The generator for threads whose ids contain their shard."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ R = TypeVar("R")
 class SyncShardedId(SyncIdGenerator[int]):
     """A `ShardedId` for threads and synchronous code: each call may name a sharding id.
 
-    It opens and closes as `SyncIdGenerator` does.  Each call waits for the background loop, since
-    an id that lay in hand would be of an earlier second.
+    It opens and closes as `SyncIdGenerator` does.  Each call waits for the background loop, because
+    a buffered id would be from an earlier second.
     """
 
     __slots__ = ()
@@ -36,11 +36,11 @@ class SyncShardedId(SyncIdGenerator[int]):
         *,
         timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
-        """Describe a generator; the first use makes and opens it.
+        """Describe a generator; the first use creates and opens it.
 
         Args:
             make: returns a `ShardedId` that is not open yet; see `SyncIdGenerator`.
-            timeout: maximum seconds that a call waits, also for the opening.
+            timeout: maximum seconds that a call waits, including opening.
 
         Raises:
             InvalidArgumentError: an argument is outside its range.
@@ -51,17 +51,17 @@ class SyncShardedId(SyncIdGenerator[int]):
         """Return the next id; see `aiocosid.snowflake.ShardedId.next_id`.
 
         Args:
-            sharding_id: 0 to the layout's highest; None for the generator's own.
+            sharding_id: 0 to the layout's maximum; None for the generator's own.
 
         Raises:
             InvalidArgumentError: there is no such sharding id.
             WouldBlock: an event loop runs in this thread.
-            CosIdError: as `SyncIdGenerator.next_id`.
+            CosIdError: as for `SyncIdGenerator.next_id`.
         """
         return self._ask(lambda ids: ids.next_id(sharding_id))
 
     def next_ids(self, n: int, sharding_id: int | None = None) -> list[int]:
-        """Return exactly ``n`` ids of one sharding id in rising order, 1 to 10 million.
+        """Return exactly ``n`` ids with one sharding id in rising order, 1 to 10 million.
 
         Args:
             n: the number of ids.
@@ -69,7 +69,7 @@ class SyncShardedId(SyncIdGenerator[int]):
 
         Raises:
             InvalidArgumentError: ``n`` or the sharding id is outside its range.
-            CosIdError: as `next_id`.
+            CosIdError: as for `next_id`.
         """
         return self._ask(lambda ids: ids.next_ids(n, sharding_id))
 
@@ -81,30 +81,30 @@ class SyncShardedId(SyncIdGenerator[int]):
             prefix: a text before the digits.
 
         Raises:
-            CosIdError: as `next_id`.
+            CosIdError: as for `next_id`.
         """
         return self._ask(lambda ids: ids.next_str(sharding_id, prefix))
 
     def next_id_nowait(self, sharding_id: int | None = None) -> int:  # noqa: ARG002 - as `next_id`
-        """Raise `WouldBlock`: no id is kept in hand for threads.
+        """Raise `WouldBlock`, because no ids are buffered for threads.
 
         Raises:
-            WouldBlock: always, while it is not closed.
-            ClosedError: it was closed.
+            WouldBlock: always, unless the generator was closed.
+            ClosedError: the generator was closed.
         """
         self._session.check_open()
         raise WouldBlock
 
     def _ask(self, take: Callable[[ShardedId], Awaitable[R]]) -> R:
-        """Take from the generator itself, on the background loop."""
+        """Take ids from the generator itself, on the background loop."""
         refuse_on_a_loop("waiting for an id", AWAIT)
         deadline = SYSTEM_CLOCK.monotonic() + self._session.timeout
 
         async def work(value: object) -> R:
             found = await self._find(value)
             if not isinstance(found, snowflake.ShardedId):
-                expected = "a ShardedId; other kinds have no sharding id"
-                raise InvalidArgumentError("generator", found, expected=expected)
+                rule = "must be a ShardedId: other kinds have no sharding id"
+                raise InvalidArgumentError("generator", found, rule)
             return await take(found)
 
         return self._in_one_process(lambda: self._outcome(work, deadline))

@@ -1,7 +1,7 @@
-"""Makes short steps of this room atomic: one thread at a time, and never one step within another.
+"""Makes short steps of this package atomic: one thread at a time, and no step within another.
 
-A lock alone is not enough: Python runs signal handlers and finalizers between any two lines, and
-those that ask for an id in the middle of a step are in the thread that holds the lock.
+A lock alone is not enough: Python runs signal handlers and finalizers between any two lines, and a
+handler that requests an id during a step runs in the thread that holds the lock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class _Steps:
-    """The lock; in a forked child a new one, since a thread of the parent's may have held it."""
+    """The lock; a forked child gets a new one, since a parent's thread may hold the old one."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -39,15 +39,15 @@ _steps: Final = _Steps()
 
 
 def locked_step(func: Callable[P, R]) -> Callable[P, R]:
-    """Run the function as one step, which waits for nothing but other steps.
+    """Run the function as one step, which waits only for other steps.
 
-    A call in the middle of another step of the same thread raises `WouldBlock`.
+    A call during another step of the same thread raises `WouldBlock`.
     """
 
     @wraps(func)
     def step(*args: P.args, **kwargs: P.kwargs) -> R:
         lock = _steps.lock
-        # What `threading.Condition` asks a lock, too.
+        # `threading.Condition` uses the same method of a lock.
         if lock._is_owned():  # type: ignore[attr-defined]  # not in its stubs
             raise WouldBlock
         with lock:

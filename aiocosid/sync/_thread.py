@@ -1,4 +1,4 @@
-"""The background loop: one for the whole process, as long as a session uses it."""
+"""The background loop: one for the whole process, which runs as long as a session uses it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ __all__ = ("LoopThread", "shared_thread")
 
 R = TypeVar("R")
 
-# Imported elsewhere at the first use.  On the background loop that may be in the middle of a fork,
-# and the child would wait for the import of a thread that it does not have.
+# Otherwise this is imported at the first use.  On the background loop that could happen during a
+# fork, and the child would then wait for an import in a thread that it does not have.
 import_module("anyio._backends._asyncio")
-for _room in ("machine._lease", "segment._statistics", "snowflake._statistics"):
-    import_module(f"aiocosid.{_room}")
+for _module in ("abc.variables", "machine._lease", "segment._statistics", "snowflake._statistics"):
+    import_module(f"aiocosid.{_module}")
 
 
 class LoopThread:
     """An event loop in a daemon thread, which ends with its last user.
 
-    At its end Python first waits for all threads but daemons, then runs the functions of `atexit`.
-    So a program's other threads may use ids until they end, and the loop is closed after them.
+    When Python exits, it first waits for all threads except daemons, then runs the functions of
+    `atexit`.  So a program's other threads may use ids until they end, and the loop is closed after
+    them.
 
     Attributes:
         users: how many sessions use it.
@@ -70,14 +71,15 @@ class LoopThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether work can still be given to it."""
+        """Whether work can still be submitted to it."""
         return self._thread.is_alive() and not self._ended
 
     def submit(self, func: Callable[[], Coroutine[Any, Any, R]]) -> Future[R] | None:
         """Start a coroutine on the loop; None if the loop has just died."""
         work = func()
         try:
-            # In a context of its own: what lives on here is not part of the caller's request.
+            # The work has its own context, because what continues here is not part of the caller's
+            # request.
             return Context().run(asyncio.run_coroutine_threadsafe, work, self._loop)
         except RuntimeError:  # the loop is closed
             work.close()
@@ -88,7 +90,7 @@ class LoopThread:
         self._ended = True
         try:
             self._loop.call_soon_threadsafe(self._stop.set)
-        except RuntimeError:  # it is closed
+        except RuntimeError:  # the loop is closed
             return
 
     def join(self, timeout: float) -> None:
@@ -104,7 +106,7 @@ class _Shared:
         fork.watch(self)
 
     def _forget(self) -> None:
-        # Nothing of it may be destroyed here: that would reach into the parent's loop.
+        # No part of it may be destroyed in the child, because that would affect the parent's loop.
         if self.thread is not None:
             fork.abandoned.append(self.thread)
         self.thread = None
@@ -114,7 +116,7 @@ _shared = _Shared()
 
 
 def shared_thread() -> LoopThread:
-    """Return the process's loop thread, started if there is none; part of a step."""
+    """Return the process's loop thread, and start it if there is none; part of a step."""
     if _shared.thread is None or not _shared.thread.is_alive:
         _shared.thread = LoopThread()
     return _shared.thread

@@ -1,8 +1,8 @@
 """For tests: a manual clock, stores that fail on demand, and contracts for your own stores.
 
-Nothing in here imports pytest; the fixtures that pytest finds by itself, `aiocosid_ids`,
-`aiocosid_store` and `aiocosid_clock`, are made of it.  For readable failures of the contracts put
-this line into your ``conftest.py``, above everything that imports them::
+Nothing in here imports pytest; the fixtures that pytest finds automatically, `aiocosid_ids`,
+`aiocosid_store` and `aiocosid_clock`, use this package.  For readable failures of the contracts,
+put this line into your ``conftest.py``, before anything that imports them::
 
     pytest.register_assert_rewrite("aiocosid.testing")
 """

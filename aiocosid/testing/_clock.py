@@ -1,4 +1,4 @@
-"""Time that moves when a test says so."""
+"""A clock that advances only when a test says so."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ("ManualClock", "use_clock")
 
-NS: Final = 1_000_000_000  # nanoseconds a second
+NS: Final = 1_000_000_000  # nanoseconds per second
 NS_PER_MS: Final = 1_000_000
 
 CLOCK_METHODS: Final = ("monotonic", "move_on_after", "now_ms", "sleep", "wall_reader")
 
 START_MS: Final = 1_700_000_000_000
-"""2023-11-14T22:13:20Z; any date does."""
+"""2023-11-14T22:13:20Z, an arbitrary date."""
 
 
 @dataclass(slots=True, eq=False)
 class _Timer:
-    """A wake-up at a moment.  ``wake`` is None once it is done or cancelled."""
+    """A wake-up at a moment; ``wake`` is None once it is done or cancelled."""
 
     at: int
     wake: Callable[[], object] | None
@@ -42,9 +42,9 @@ class _Timer:
 class ManualClock(Clock):
     """A clock that stands still until `advance` is awaited.
 
-    The monotonic and the wall time advance together; the wall clock can also be set, as NTP and
-    operators do.  It counts in whole nanoseconds, so that ten times 0.1 s is 1 s.  It works on
-    asyncio, with and without uvloop, and on trio.
+    Monotonic and wall time advance together; the wall clock can also be set, as NTP and operators
+    do.  It counts whole nanoseconds, so that ten times 0.1 s is 1 s.  It works on asyncio, with and
+    without uvloop, and on trio.
     """
 
     __slots__ = ("_advancing", "_now", "_order", "_timers", "_wall")
@@ -56,7 +56,7 @@ class ManualClock(Clock):
             wall_ms: the wall clock at that moment, in milliseconds since 1970.
         """
         self._now = 0
-        self._wall = wall_ms * NS_PER_MS  # what the wall clock shows at the monotonic time 0
+        self._wall = wall_ms * NS_PER_MS  # the wall time at monotonic time 0
         self._timers: list[tuple[int, int, _Timer]] = []
         self._order = count()
         self._advancing = False
@@ -64,7 +64,7 @@ class ManualClock(Clock):
     # The contract.
 
     def monotonic(self) -> float:
-        """Return the seconds that the clock was advanced so far."""
+        """Return the seconds by which the clock was advanced so far."""
         return self._now / NS
 
     def now_ms(self) -> int:
@@ -104,11 +104,11 @@ class ManualClock(Clock):
     async def advance(self, seconds: float) -> None:
         """Advance both times, stopping at each due sleeper or deadline in order.
 
-        At each stop all tasks run until they wait again, so timers that they set are seen as well.
-        A task that never waits gets a thousand turns of the loop.
+        At each stop all tasks run until they wait again, so timers that they set are included.  A
+        task that never waits gets a thousand loop turns.
 
         Args:
-            seconds: at least 0; 0 only lets the others run.
+            seconds: at least 0; 0 only lets other tasks run.
 
         Raises:
             InvalidArgumentError: ``seconds`` is negative.
@@ -145,16 +145,16 @@ class ManualClock(Clock):
             pass
 
     def step_wall_ms(self, by_ms: int) -> None:
-        """Step the wall clock, forward or back; the monotonic time stays."""
+        """Step the wall clock forward or back; the monotonic time stays unchanged."""
         self._wall += by_ms * NS_PER_MS
 
     def set_wall_ms(self, now_ms: int) -> None:
-        """Set the wall clock; the monotonic time stays."""
+        """Set the wall clock; the monotonic time stays unchanged."""
         self._wall = now_ms * NS_PER_MS - self._now
 
     @property
     def pending(self) -> int:
-        """How many sleepers and deadlines wait for the clock."""
+        """How many sleepers and deadlines are waiting for the clock."""
         return sum(timer.wake is not None for _, _, timer in self._timers)
 
     def __repr__(self) -> str:
@@ -168,13 +168,14 @@ class ManualClock(Clock):
             return _Timer(self._now, wake)
         if seconds == inf:
             return _Timer(self._now, wake)
-        # At least one tick: a rounded 0 would let a loop of sleeps spin in one moment.
+        # This waits at least one tick, because a rounded 0 would let a loop of sleeps spin within
+        # one moment.
         timer = _Timer(self._now + max(1, _nanoseconds(seconds)), wake)
         heappush(self._timers, (timer.at, next(self._order), timer))
         return timer
 
     def _wake_next(self, end: int) -> bool:
-        """Go to the next due moment up to ``end``, and wake everything that is due."""
+        """Move to the next due moment up to ``end``, and wake everything that is due."""
         timers = self._timers
         while timers and timers[0][2].wake is None:
             heappop(timers)
@@ -191,12 +192,12 @@ class ManualClock(Clock):
 
 @contextmanager
 def use_clock(clock: Clock) -> Generator[Clock]:
-    """Give this clock to all that is opened in the block without a clock of its own.
+    """Use this clock for everything that is opened in the block without its own clock.
 
-    For code that opens its generators by itself.  Close them before the block ends.
+    It is for code that opens its own generators.  Close them before the block ends.
 
     Args:
-        clock: mostly a `ManualClock`.
+        clock: usually a `ManualClock`.
     """
     before = {name: SystemClock.__dict__[name] for name in CLOCK_METHODS}
     for name in before:
@@ -210,5 +211,5 @@ def use_clock(clock: Clock) -> Generator[Clock]:
 
 def _nanoseconds(seconds: float) -> int:
     if not 0 <= seconds < inf:
-        raise InvalidArgumentError("seconds", seconds, expected="a finite number of at least 0")
+        raise InvalidArgumentError("seconds", seconds, "must be a finite number of at least 0")
     return round(seconds * NS)

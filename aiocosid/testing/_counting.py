@@ -1,4 +1,4 @@
-"""A provider for tests: whatever name is asked for, its ids are 1, 2, 3."""
+"""A provider for tests: for any name, its ids are 1, 2, 3."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ __all__ = ("CountingProvider", "GivenIds")
 
 
 class GivenIds(IdGenerator):
-    """Hands out given ids at once: on any event loop, in any thread, opened or not.
+    """Returns given ids at once: on any event loop, in any thread, opened or not.
 
     Attributes:
-        name: its name.
+        name: the generator's name.
     """
 
     __slots__ = ("__weakref__", "_ids", "_last", "_lock", "name")
@@ -43,8 +43,8 @@ class GivenIds(IdGenerator):
         """Describe a generator.
 
         Args:
-            name: for statistics and messages.
-            ids: in this order; when they are used up, calls raise `IdOverflowError`.
+            name: the name in statistics and messages.
+            ids: the ids, in this order; once they are used up, calls raise `IdOverflowError`.
         """
         self.name: str = name
         self._ids = iter(ids)
@@ -55,7 +55,7 @@ class GivenIds(IdGenerator):
         """Return the next of the ids.
 
         Raises:
-            IdOverflowError: they are used up.
+            IdOverflowError: the ids are used up.
         """
         with self._lock:
             for each in self._ids:
@@ -81,33 +81,33 @@ class GivenIds(IdGenerator):
         return f"<{type(self).__name__} {self.name} last={self._last}>"
 
     async def run(self, *, task_status: TaskStatus[object] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Stay until it is cancelled."""
+        """Run until it is cancelled."""
         task_status.started(self)
         await anyio.sleep_forever()
 
     async def __aenter__(self) -> Self:
-        """Change nothing."""
+        """Do nothing."""
         return self
 
     async def aclose(self) -> None:
-        """Change nothing."""
+        """Do nothing."""
 
 
 class CountingProvider(Provider):
-    """Generators by name, made when they are asked for; each counts 1, 2, 3 ...
+    """Generators by name, created on request; each counts 1, 2, 3 ...
 
-    It needs no store, no opening and no event loop, so that synchronous and asynchronous tests use
-    it alike, and threads too.
+    It needs no store, no opening and no event loop, so synchronous and asynchronous tests, and
+    threads, can use it in the same way.
 
     Attributes:
-        clock: the time of its Snowflakes, which stands still.
+        clock: the clock of its Snowflakes, which stands still.
     """
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         """Create a provider without any name.
 
         Args:
-            clock: the time of its Snowflakes; a `ManualClock` by default.
+            clock: the clock of its Snowflakes; a `ManualClock` by default.
         """
         self.clock: Clock = clock or ManualClock()
         self._generators: dict[str, AnyGenerator] = {}
@@ -123,12 +123,12 @@ class CountingProvider(Provider):
     def __getitem__(self, name: tuple[str, type[str]], /) -> TextIdGenerator: ...
 
     def __getitem__(self, name: str | tuple[str, type[int | str]], /) -> AnyGenerator:
-        """Return the generator of this name, which counts from 1 unless `give` was called for it.
+        """Return the generator with this name, which counts from 1 unless `give` was called for it.
 
-        ``ids["order", int]`` is one whose ids are numbers, for a type checker too.
+        ``ids["order", int]`` is a generator of numbers, also for a type checker.
 
         Raises:
-            InvalidArgumentError: its ids are of the other type.
+            InvalidArgumentError: the generator's ids have the other type.
         """
         if isinstance(name, str):
             return self._generators.get(name) or self.give(name, count(1))
@@ -138,11 +138,11 @@ class CountingProvider(Provider):
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names that were asked for."""
+        """Iterate over the names that were requested."""
         return iter(tuple(self._generators))
 
     def __len__(self) -> int:
-        """Count the names that were asked for."""
+        """Count the names that were requested."""
         return len(self._generators)
 
     def __repr__(self) -> str:
@@ -164,13 +164,13 @@ class CountingProvider(Provider):
     def give(
         self, name: str, ids: Iterable[int], *, converter: IdConverter | None = None
     ) -> AnyGenerator:
-        """Set what a name hands out from now on; returns its generator.
+        """Set the ids of a name from now on, and return its generator.
 
         Args:
             name: the name.
-            ids: in this order, as ``itertools.count(1000)``; when a list is used up, calls raise
-                `IdOverflowError`.
-            converter: writes the ids as text; numbers without it.
+            ids: the ids in order, for example ``itertools.count(1000)``; once a list is used up,
+                calls raise `IdOverflowError`.
+            converter: formats the ids as text; without it they are numbers.
         """
         given = GivenIds(name, ids)
         generator = given if converter is None else StringIdGenerator(given, converter)
@@ -185,22 +185,22 @@ class CountingProvider(Provider):
         machine_id: int = 0,
         converter: IdConverter | None = None,
     ) -> AnyGenerator:
-        """Set Snowflakes of `clock` as the ids of a name; returns its generator.
+        """Set Snowflakes with `clock`'s time as the ids of a name, and return its generator.
 
-        They have the clock's time and begin with the sequence 1, as real ones do.  If the sequence
-        of a tick is used up, the ids of the next tick follow at once.
+        They have the clock's time and begin with sequence 1, like real ones.  If the sequence of a
+        tick is used up, the ids of the next tick follow at once.
 
         Args:
             name: the name.
-            layout: puts the ids together.
+            layout: the layout of the ids.
             machine_id: the machine id in them.
-            converter: writes the ids as text; numbers without it.
+            converter: formats the ids as text; without it they are numbers.
 
         Raises:
             InvalidArgumentError: the machine id does not fit the layout.
         """
         ids = _snowflakes(layout, machine_id, self.clock)
-        layout.compose(0, machine_id, 0)  # raises here, not at the first id
+        layout.compose(0, machine_id, 0)  # raises now instead of at the first id
         return (
             self.give(name, ids) if converter is None else self.give(name, ids, converter=converter)
         )
@@ -216,12 +216,12 @@ class CountingProvider(Provider):
         return self._sync
 
     def close(self) -> None:
-        """End the thread that `sync` has started."""
+        """End the thread that `sync` started."""
         if self._sync is not None:
             self._sync.close()
 
     async def __aenter__(self) -> Self:
-        """Change nothing: it is open."""
+        """Do nothing, because it is always open."""
         return self
 
     async def __aexit__(
@@ -230,7 +230,7 @@ class CountingProvider(Provider):
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Change nothing: the next ``async with`` continues with the same numbers."""
+        """Do nothing; the next ``async with`` continues with the same numbers."""
 
 
 def _snowflakes(layout: SnowflakeLayout, machine_id: int, clock: Clock) -> Iterator[int]:

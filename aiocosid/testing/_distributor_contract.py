@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ("DistributorFactory", "IdSegmentDistributorContract")
 
-FAR_AWAY = 10**12  # where the second of two counters starts: no answer fits both
+FAR_AWAY = 10**12  # the offset of the second counter, so no answer fits both
 
 ODD_NAMES = ("a-b", "a:b", "a/b", "{a}", "a b", "a.b", "ä€", "a'b", 'a"b', "a%s", "a\\b", "A-B")
 
@@ -49,12 +49,12 @@ BAD: Final[dict[str, dict[str, object]]] = {
 
 
 class DistributorFactory(Protocol):
-    """Makes distributors on one store; those with the same namespace and name share a counter."""
+    """Creates distributors on one store; those with one namespace and name share a counter."""
 
     def __call__(
         self, *, namespace: str, name: str, offset: int = 0, step: int = 100
     ) -> IdSegmentDistributor:
-        """Return a new distributor; nothing has to be written yet."""
+        """Return a new distributor; nothing needs to be written yet."""
         raise NotImplementedError
 
 
@@ -64,8 +64,8 @@ Make: TypeAlias = DistributorFactory
 class IdSegmentDistributorContract(OwnTests):
     """Checks a distributor.  Inherit, provide the fixture ``make_distributor``, and run pytest.
 
-    With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
-    ``@pytest.mark.anyio``::
+    Mark your class ``@pytest.mark.asyncio`` for pytest-asyncio, or ``@pytest.mark.anyio`` for
+    anyio's plugin::
 
         @pytest.mark.asyncio
         class TestMyDistributor(IdSegmentDistributorContract):
@@ -77,14 +77,14 @@ class IdSegmentDistributorContract(OwnTests):
     distributors open.
 
     Attributes:
-        ids_per_worker: ids that each of four workers takes through a generator; fewer for a store
-            that is very slow.
+        ids_per_worker: ids that each of four workers takes through a generator; use fewer for a
+            very slow store.
     """
 
     ids_per_worker = 1000
 
     async def set_back(self, distributor: IdSegmentDistributor, to: int) -> None:  # noqa: ARG002
-        """Set the store's counter back to ``to``, behind the distributor's back.
+        """Set the store's counter back to ``to`` without the distributor's knowledge.
 
         Override it where the store allows it; the test that needs it is skipped otherwise.
         """
@@ -93,7 +93,7 @@ class IdSegmentDistributorContract(OwnTests):
     # The counter.
 
     async def test_it_describes_its_counter(self, make_distributor: Make) -> None:
-        """Namespace, name, offset and step are what was asked for."""
+        """Namespace, name, offset and step are as requested."""
         namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=7, step=100)
         described = (distributor.namespace, distributor.name, distributor.namespaced_name)
@@ -101,7 +101,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert (distributor.offset, distributor.step) == (7, 100), "offset or step are others"
 
     async def test_a_counter_begins_with_its_first_step(self, make_distributor: Make) -> None:
-        """The first call creates the counter; it and the next return the end of a range each."""
+        """The first call creates the counter; it and the next one return the ends of ranges."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         first = await distributor.next_max_id(100)
         assert first == 100, f"a new counter answered {first} to its first step of 100"
@@ -110,7 +110,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert second == 200, f"the second step of 100 was answered {second}"
 
     async def test_each_call_has_its_own_step(self, make_distributor: Make) -> None:
-        """The step is the call's own, from 1 up to far more than 32 bits hold."""
+        """The step is the call's own, from 1 up to far more than 32 bits can hold."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         due = 0
         for step in (50, 1, 2**31, 2**53 + 1, 7):
@@ -119,7 +119,7 @@ class IdSegmentDistributorContract(OwnTests):
             assert answer == due, f"a step of {step} was answered {answer}; {due} was due"
 
     async def test_a_new_counter_starts_at_the_offset(self, make_distributor: Make) -> None:
-        """The first id is ``offset + 1``; an existing counter takes no notice of the offset."""
+        """The first id is ``offset + 1``; an existing counter ignores the offset."""
         namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=1000, step=10)
         answer = await distributor.next_max_id(10)
@@ -129,7 +129,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert answer == 1020, f"an existing counter was moved by an offset, to {answer}"
 
     async def test_distributors_of_one_name_share_the_counter(self, make_distributor: Make) -> None:
-        """Two distributors, as in two processes, take turns on one counter."""
+        """Two distributors, as in two processes, share one counter."""
         namespace = fresh_namespace()
         one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
         answers = [await each.next_max_id(10) for each in (one, other, other, one)]
@@ -144,7 +144,7 @@ class IdSegmentDistributorContract(OwnTests):
             assert answer == 10, f"{space}.{name} shares a counter: it began with {answer}"
 
     async def test_names_may_hold_anything_but_nul(self, make_distributor: Make) -> None:
-        """Names with quotes, braces, blanks or letters of any script are names like others."""
+        """Names may contain quotes, braces, blanks or letters of any script."""
         namespace = fresh_namespace()
         for due in (10, 20):
             for name in ODD_NAMES:
@@ -155,10 +155,10 @@ class IdSegmentDistributorContract(OwnTests):
         """An empty name, a step below 1 or an offset below 0 is refused on creation."""
         assert_refusals(partial(make_distributor, namespace="ns", name="a"), BAD)
 
-    # Its ends.
+    # The counter's limits.
 
     async def test_a_step_below_1_is_refused(self, make_distributor: Make) -> None:
-        """So is one that is no integer.  Nothing is written: the next call gets what was due."""
+        """So is a step that is not an integer.  Nothing is written; the next range is still due."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=10)
         await distributor.next_max_id(10)
         steps: tuple[Any, ...] = (0, -1, -(2**63), 1.5, True, "a")
@@ -169,7 +169,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert answer == 20, f"a refused step has moved the counter to {answer}"
 
     async def test_int64_is_the_end(self, make_distributor: Make) -> None:
-        """No counter passes 2^63-1: what does not fit is refused whole, what fits still comes."""
+        """No counter passes 2^63-1: a step that does not fit is refused; one that fits works."""
         make = partial(make_distributor, namespace=fresh_namespace(), name="order")
         distributor = make(offset=MAX_ID - 10, step=5)
         answers = [await distributor.next_max_id(5)]
@@ -179,7 +179,7 @@ class IdSegmentDistributorContract(OwnTests):
         for step in (1, 5, MAX_ID):
             await _refused_as_overflow(distributor, step)
 
-    # Many at once.
+    # Concurrent calls.
 
     async def test_concurrent_callers_share_nothing(self, make_distributor: Make) -> None:
         """Twenty concurrent steps of 1 on a new counter return exactly 1 to 20."""
@@ -193,7 +193,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert sorted(answers) == list(range(1, 21)), f"twenty steps of 1 gave {sorted(answers)}"
 
     async def test_concurrent_ranges_are_disjoint(self, make_distributor: Make) -> None:
-        """Twenty callers through two distributors, each with a step of its own: the ranges tile."""
+        """Twenty callers with their own steps, through two distributors, get adjacent ranges."""
         namespace = fresh_namespace()
         both = [make_distributor(namespace=namespace, name="order") for _ in range(2)]
         ranges: list[tuple[int, int]] = []
@@ -209,10 +209,11 @@ class IdSegmentDistributorContract(OwnTests):
         assert ends[-1] == sum(range(1, 21)), f"the counter ended at {ends[-1]}"
 
     async def test_a_cancelled_call_shares_no_range(self, make_distributor: Make) -> None:
-        """Whenever a call is cancelled, its range may be lost, but no other call's reply is.
+        """A cancelled call may lose its range at any moment, but never another call's reply.
 
-        Two counters far apart share the connections: a late reply that was read by the next caller
-        would be another counter's number, or one that another caller has already.
+        Two counters with very different values share the connections: if a caller read another
+        call's late reply, it would get the other counter's number, or one that another caller
+        already has.
         """
         namespace = fresh_namespace()
         near = make_distributor(namespace=namespace, name="near")
@@ -234,7 +235,7 @@ class IdSegmentDistributorContract(OwnTests):
             assert max(ends) == ends[-1], "the last range is not the highest"
 
     async def test_nowait_is_the_same_or_nothing(self, make_distributor: Make) -> None:
-        """`next_max_id_nowait` takes the next range of the same counter, or raises WouldBlock."""
+        """`next_max_id_nowait` reserves the counter's next range, or raises WouldBlock."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order")
         await distributor.next_max_id(10)
         try:
@@ -246,7 +247,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert answer == 30, f"the third range ended at {answer}"
 
     async def test_a_look_changes_nothing(self, make_distributor: Make) -> None:
-        """`peek` returns the last id reserved, by any object, or raises UnsupportedByStoreError."""
+        """`peek` returns the last id reserved by any object, or raises UnsupportedByStoreError."""
         namespace = fresh_namespace()
         one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
         try:
@@ -260,10 +261,10 @@ class IdSegmentDistributorContract(OwnTests):
         answer = await other.next_max_id(10)
         assert answer == 21, f"after looking the next range ended at {answer}"
 
-    # Its life.
+    # Lifecycle.
 
     async def test_it_goes_on_after_closing(self, make_distributor: Make) -> None:
-        """Opening and closing twice is allowed; a closed distributor connects again when used."""
+        """Opening and closing twice is allowed; a closed distributor reconnects when used."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order")
         await distributor.aopen()
         await distributor.aopen()
@@ -276,7 +277,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert answers == [10, 20], f"around closing and opening it answered {answers}"
 
     async def test_a_counter_that_went_back_is_noticed(self, make_distributor: Make) -> None:
-        """When a store lost writes its generator ends with StoreRolledBackError; no id repeats."""
+        """If a store lost writes, its generator ends with StoreRolledBackError; no id repeats."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=10)
         async with SegmentId(distributor, wait_timeout=10) as generator:
             ids = await generator.next_ids(95)
@@ -291,7 +292,7 @@ class IdSegmentDistributorContract(OwnTests):
             await refused(StoreRolledBackError, told, go_on)
         assert_rising(ids, "ids around the loss")
 
-    # Generators on it.
+    # Generators on a distributor.
 
     async def test_four_workers_on_a_segment_id(self, make_distributor: Make) -> None:
         """Four tasks on one `SegmentId` take exactly the ids from 1 on, each rising."""
@@ -306,16 +307,16 @@ class IdSegmentDistributorContract(OwnTests):
             await _take_all([generator], self.ids_per_worker)
 
     async def test_two_generators_take_turns(self, make_distributor: Make) -> None:
-        """Two `SegmentId` on two distributors of one counter leave no gap and repeat nothing."""
+        """Two `SegmentId` on two distributors of one counter leave no gap and repeat no id."""
         make = partial(make_distributor, namespace=fresh_namespace(), name="order", step=100)
-        # A whole number of segments for each: what is left over would be a gap.
+        # Each takes a whole number of segments, because remaining ids would be a gap.
         each = max(100, self.ids_per_worker // 100 * 100)
         async with SegmentId(make()) as one, SegmentId(make()) as other:
             await _take_all([one, other], each)
 
 
 async def _take_all(generators: Sequence[IdGenerator], each: int) -> None:
-    """Have four tasks take so many ids each, and leave out none."""
+    """Let four tasks take that many ids each, and check that no id is missing."""
     ids = await take_at_once(generators, workers=4, ids=each)
     due = set(range(1, len(ids) + 1))
     missing, foreign = sorted(due - set(ids)), sorted(set(ids) - due)

@@ -1,4 +1,4 @@
-"""Whether the ids of a generator are even under ``id % n``, as sharded tables want them."""
+"""Checks that a generator's ids are even under ``id % n``, as sharded tables require."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ async def assert_even(
     at_most: float | None = None,
     pause: Callable[[], Awaitable[object]] | None = None,
 ) -> None:
-    """Fail unless the remainders of a generator's ids are even: CosId's ``ModSpec``.
+    """Fail unless the remainders of a generator's ids are even, like CosId's ``ModSpec``.
 
     Args:
         generator: an open generator.
-        divisor: how many shards there are, at least 2.
-        count: how many ids are taken, one by one.
+        divisor: the number of shards, at least 2.
+        count: the number of ids to take, one by one.
         at_most: the highest population standard deviation of the counts of the remainders, from
             ``count / divisor``; by default 1 % of that.
-        pause: awaited after each id, for a low load: ``partial(clock.advance, 0.01)`` of a
-            `ManualClock` is 100 ids a second.
+        pause: awaited after each id, for a low load: ``partial(clock.advance, 0.01)`` with a
+            `ManualClock` gives 100 ids per second.
 
     Raises:
-        AssertionError: they are uneven; it says how often each remainder came.
+        AssertionError: the remainders are uneven; the error says how often each one occurred.
         InvalidArgumentError: an argument is outside its range.
     """
     check_integer("divisor", divisor, at_least=2)

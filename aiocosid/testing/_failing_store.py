@@ -1,4 +1,4 @@
-"""A store in memory that fails on demand, and its use in place of every other store."""
+"""A store in memory that fails on demand, and its use in place of any other store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ("FailingStore", "use_store")
 
 
 class FailingBackend(MemoryBackend):
-    """Fails before anything is read or written; has to be awaited, as a server has."""
+    """Fails before it reads or writes anything; it must be awaited, like a server."""
 
     __slots__ = ("failure",)
 
@@ -49,7 +49,7 @@ class FailingBackend(MemoryBackend):
         self.failure.meet()
         return await super().peek(name)
 
-    async def grant_sequences(self, name: str, request: Any) -> Any:  # noqa: ANN401 - as there
+    async def grant_sequences(self, name: str, request: Any) -> Any:  # noqa: ANN401 - as in the base class
         self.failure.meet()
         return await super().grant_sequences(name, request)
 
@@ -69,7 +69,7 @@ class FailingBackend(MemoryBackend):
 class FailingStore(SequenceStore[FailingBackend]):
     """Counters, machine ids and sequences in memory, until `fail` is called.
 
-    It has to be awaited, so that a generator behaves as with a server.
+    It must be awaited, so that a generator behaves as with a server.
     """
 
     __slots__ = ()
@@ -78,7 +78,8 @@ class FailingStore(SequenceStore[FailingBackend]):
         """Create an empty store.
 
         Args:
-            clock: measures the time since an instance's last renewal; the system's by default.
+            clock: measures the time since an instance's last renewal; the system's clock by
+                default.
         """
         self._backend = FailingBackend(clock or SYSTEM_CLOCK)
         self._backend.address = "memory:"
@@ -87,8 +88,8 @@ class FailingStore(SequenceStore[FailingBackend]):
         """Let calls fail from now on, before anything is read or written.
 
         Args:
-            error: what they raise; by default the store cannot be reached.
-            times: how many calls; None for all until `recover`.
+            error: the error that they raise; by default that the store cannot be reached.
+            times: the number of calls; None for all until `recover`.
         """
         backend = self._backend
         error = error or StoreUnavailableError(backend.label, UNPLUGGED)
@@ -114,13 +115,13 @@ class _AnyStore:
 
 @contextmanager
 def use_store(store: Store) -> Generator[Store]:
-    """Have every URL of a store open this one, whatever it names, until the block ends.
+    """Make every store URL open this store, whatever it names, until the block ends.
 
-    For code that calls `aiocosid.connect` or `aiocosid.configure` by itself.  A provider that was
-    made before keeps its store.  Drivers need not be installed.
+    It is for code that itself calls `aiocosid.connect` or `aiocosid.configure`.  A provider that
+    was created before the block keeps its store.  Drivers need not be installed.
 
     Args:
-        store: mostly a `MemoryStore` or a `FailingStore`.
+        store: usually a `MemoryStore` or a `FailingStore`.
     """
     before = store_urls._class_at
     store_urls._class_at = lambda module, name: (

@@ -1,7 +1,7 @@
-"""Stores that fail on demand: wrappers around any distributor.
+"""Wrappers around any distributor that fail on demand.
 
-They have to be awaited even around the memory store: ``next_max_id_nowait`` raises `WouldBlock`, so
-a generator behaves as with a server.
+They must be awaited even around the memory store: ``next_max_id_nowait`` raises `WouldBlock`, so a
+generator behaves as with a server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNPLUGGED: Final = "it is unplugged"
 
 
 class Failure:
-    """Whether calls fail now, and with what; switched by a test."""
+    """Whether calls fail now, and with which error; switched by a test."""
 
     __slots__ = ("_error", "_times")
 
@@ -42,15 +42,15 @@ class Failure:
         self._times: int | None = 0
 
     def begin(self, error: Exception, times: int | None) -> None:
-        """Fail so many calls from now on; None for all until `end`."""
+        """Let this many calls fail from now on; None for all until `end`."""
         self._error, self._times = error, times
 
     def end(self) -> None:
-        """Fail no more calls."""
+        """Let no more calls fail."""
         self._times = 0
 
     def meet(self) -> None:
-        """Raise if this call is to fail."""
+        """Raise if this call must fail."""
         if self._times == 0 or self._error is None:
             return
         if self._times is not None:
@@ -63,15 +63,15 @@ class WrappedDistributor(IdSegmentDistributor):
 
     Attributes:
         inner: the distributor that does the work.
-        steps: the step of every call, the failed ones included.
+        steps: the step of every call, including failed calls.
         opened: how often a generator was opened on it.
-        closed: how often one was closed.
+        closed: how often a generator was closed on it.
     """
 
     __slots__ = ("closed", "inner", "opened", "steps")
 
     def __init__(self, inner: IdSegmentDistributor) -> None:
-        """Wrap a distributor; its namespace, name, offset and step are taken over."""
+        """Wrap a distributor, and copy its namespace, name, offset and step."""
         super().__init__(
             namespace=inner.namespace, name=inner.name, offset=inner.offset, step=inner.step
         )
@@ -87,22 +87,22 @@ class WrappedDistributor(IdSegmentDistributor):
 
     @property
     def stride(self) -> int:  # type: ignore[override]  # the inner one's
-        """From one id to the next."""
+        """The distance from one id to the next."""
         return self.inner.stride
 
     @property
     def step_limit(self) -> int | None:  # type: ignore[override]  # the inner one's
-        """The most ids that one call may ask for."""
+        """The maximum number of ids in one call."""
         return self.inner.step_limit
 
     @property
     def order_risk(self) -> str:  # type: ignore[override]  # the inner one's
-        """Why a call may be answered with lower ids than one that ended before it."""
+        """Why a call may return lower ids than a call that ended before it."""
         return self.inner.order_risk
 
     @property
     def calls(self) -> int:
-        """How many calls there were, the failed ones included."""
+        """How many calls there were, including failed calls."""
         return len(self.steps)
 
     async def next_max_id(self, step: int) -> int:
@@ -111,26 +111,26 @@ class WrappedDistributor(IdSegmentDistributor):
         return await self.inner.next_max_id(step)
 
     async def peek(self) -> int | None:
-        """Pass it on; neither delayed nor failed."""
+        """Pass the call on, without delay or failure."""
         return await self.inner.peek()
 
     def resume_above(self, reached: int) -> None:
-        """Pass it on."""
+        """Pass the call on."""
         self.inner.resume_above(reached)
 
     async def aopen(self) -> None:
-        """Pass it on."""
+        """Pass the call on."""
         self.opened += 1
         await self.inner.aopen()
 
     async def aclose(self) -> None:
-        """Pass it on."""
+        """Pass the call on."""
         self.closed += 1
         await self.inner.aclose()
 
 
 class SlowDistributor(WrappedDistributor):
-    """Delays each call: half of the time before the store acts, half after.
+    """Delays each call, half of the time before the store acts and half after.
 
     Attributes:
         latency: seconds that a call takes.
@@ -146,7 +146,7 @@ class SlowDistributor(WrappedDistributor):
         Args:
             inner: the distributor that does the work.
             latency: seconds that a call takes.
-            clock: time; the system's by default.
+            clock: the time source; the system's clock by default.
         """
         super().__init__(inner)
         self.latency: float = latency
@@ -175,8 +175,8 @@ class FailingDistributor(WrappedDistributor):
         """Let calls fail from now on.
 
         Args:
-            error: what they raise; by default the store cannot be reached.
-            times: how many calls; None for all until `recover`.
+            error: the error that they raise; by default that the store cannot be reached.
+            times: the number of calls; None for all until `recover`.
         """
         self._failure.begin(error or StoreUnavailableError(self.store, UNPLUGGED), times)
 
@@ -201,8 +201,8 @@ class GatedDistributor(WrappedDistributor):
 
         Args:
             inner: the distributor that does the work.
-            holds_replies: hold the reply instead of the call: the store has carried out a call when
-                it arrives at the gate.
+            holds_replies: hold the reply instead of the call; the store has then already carried
+                out a call that is at the gate.
         """
         super().__init__(inner)
         self._holds_replies = holds_replies
@@ -214,28 +214,28 @@ class GatedDistributor(WrappedDistributor):
 
     @property
     def held(self) -> int:
-        """How many calls are at the gate now."""
+        """How many calls are waiting at the gate now."""
         return len(self._waiting)
 
     def open(self) -> None:
-        """Let everybody through from now on."""
+        """Let all calls through from now on."""
         self._is_open = True
         self.let_through(len(self._waiting))
 
     def close(self) -> None:
-        """Hold everybody from now on."""
+        """Hold all calls from now on."""
         self._is_open = False
         self._passes = 0
 
     def let_through(self, calls: int = 1) -> None:
-        """Let some calls through, those at the gate first; it stays closed behind them."""
+        """Let some calls through, first those at the gate; then close the gate again."""
         while calls and self._waiting:
             self._waiting.popleft().set()
             calls -= 1
         self._passes += calls
 
     async def arrived(self, calls: int = 1) -> None:
-        """Wait until that many calls have come to the gate, counted from the first one ever."""
+        """Wait until that many calls have arrived at the gate, counted from the first call ever."""
         if self._arrivals < calls:
             event = anyio.Event()
             self._watchers.append((calls, event))
@@ -271,7 +271,7 @@ class GatedDistributor(WrappedDistributor):
 
 
 class LossyDistributor(WrappedDistributor):
-    """Loses replies: the store has carried out the call, and the caller gets an error."""
+    """Loses replies: the store carries out the call, but the caller gets an error."""
 
     __slots__ = ("_times",)
 
@@ -300,19 +300,19 @@ class LossyDistributor(WrappedDistributor):
 
 
 class RolledBackDistributor(WrappedDistributor):
-    """Answers like a store that lost its last writes: an emptied Redis, a restored backup."""
+    """Answers like a store that lost its last writes, such as an emptied Redis."""
 
     __slots__ = ("_behind",)
 
     def __init__(self, inner: IdSegmentDistributor) -> None:
-        """Wrap a distributor; it is sound until `set_back` is called."""
+        """Wrap a distributor; it is correct until `set_back` is called."""
         super().__init__(inner)
         self._behind = 0
 
     def set_back(self, ids: int) -> None:
-        """Set the counter back by so many ids; the store goes on counting from there."""
+        """Set the counter back by so many ids; the store continues to count from there."""
         self._behind += ids
 
     async def next_max_id(self, step: int) -> int:
-        """Pass the call on, and answer as a store that was set back would."""
+        """Pass the call on, and answer like a store that was set back."""
         return await super().next_max_id(step) - self._behind

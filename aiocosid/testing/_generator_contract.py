@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ("IdGeneratorContract", "MakeGenerator")
 
-TURN_AFTER = 10_000  # ids after which a generator gives the loop a turn at the latest
-TURNS = 20  # to look at: on a server each may be a trip to it
+TURN_AFTER = 10_000  # ids after which a generator must yield to the loop
+TURNS = 20  # yields to check; on a server each may be a round trip
 
 
 class MakeGenerator(Protocol):
-    """Makes generators that are not open yet; all that one test asks for share one counter."""
+    """Creates generators that are not open yet; all generators of one test share one counter."""
 
     def __call__(self) -> IdGenerator:
         """Return a new generator."""
@@ -38,8 +38,8 @@ class MakeGenerator(Protocol):
 class IdGeneratorContract(OwnTests):
     """Checks a generator.  Inherit, provide the fixture ``make_generator``, and run pytest.
 
-    With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
-    ``@pytest.mark.anyio``::
+    Mark your class ``@pytest.mark.asyncio`` for pytest-asyncio, or ``@pytest.mark.anyio`` for
+    anyio's plugin::
 
         @pytest.mark.asyncio
         class TestMyGenerator(IdGeneratorContract):
@@ -49,8 +49,8 @@ class IdGeneratorContract(OwnTests):
                 return lambda: MyGenerator(store, name="order")
 
     Attributes:
-        step: ids that your generator reserves at once; the sizes of batches are made of it.
-        ids_per_worker: ids that each of four workers takes; fewer if your generator is slow.
+        step: ids that your generator reserves at once, from which batch sizes are derived.
+        ids_per_worker: ids that each of four workers takes; use fewer if your generator is slow.
     """
 
     step = 10
@@ -59,13 +59,13 @@ class IdGeneratorContract(OwnTests):
     # Ids.
 
     async def test_ids_are_positive_and_rising(self, make_generator: MakeGenerator) -> None:
-        """Each id is an int above 0 and above every one before."""
+        """Each id is an int above 0 and above every earlier id."""
         async with make_generator() as generator:
             ids = [await generator.next_id() for _ in range(3 * self.step + 1)]
         assert_rising(ids, "next_id")
 
     async def test_next_ids_returns_exactly_n(self, make_generator: MakeGenerator) -> None:
-        """A batch holds exactly ``n`` rising ids, whether it fits what is in hand or not."""
+        """A batch has exactly ``n`` rising ids, whether or not it fits the buffered ids."""
         async with make_generator() as generator:
             every = [await generator.next_id()]
             for n in (1, self.step, 3 * self.step + 1, 1, 2 * self.step, 25_000):
@@ -76,7 +76,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(every, "next_id and next_ids in turn")
 
     async def test_a_bad_n_is_refused(self, make_generator: MakeGenerator) -> None:
-        """A value that is no int, or below 1, raises InvalidArgumentError, and takes no id."""
+        """A value below 1, or not an int, raises InvalidArgumentError and takes no id."""
         bad: tuple[Any, ...] = (0, -1, -(2**63), 1.0, "1", None, True, 2**63)
         async with make_generator() as generator:
             ids = [await generator.next_id()]
@@ -88,7 +88,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(ids, "ids around a refused call")
 
     async def test_nowait_returns_an_id_or_raises(self, make_generator: MakeGenerator) -> None:
-        """`next_id_nowait` gives the next id or WouldBlock; after that `next_id` goes on above."""
+        """`next_id_nowait` returns the next id or raises WouldBlock; `next_id` goes on above."""
         async with make_generator() as generator:
             ids = [await generator.next_id()]
             for _ in range(10 * self.step):
@@ -99,7 +99,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(ids, "next_id_nowait and next_id in turn")
 
     async def test_a_greedy_consumer_lets_others_run(self, make_generator: MakeGenerator) -> None:
-        """The loop has a turn after 10,000 ids at the latest; a last batch may come on top."""
+        """The loop gets a turn after at most 10,000 ids, plus perhaps a last batch."""
         watch = _Watch()
         async with make_generator() as generator:
             await watch.wait_for(generator.next_ids(7 * TURN_AFTER))
@@ -119,17 +119,17 @@ class IdGeneratorContract(OwnTests):
     # Many tasks.
 
     async def test_four_workers(self, make_generator: MakeGenerator) -> None:
-        """Four tasks on one generator: nothing twice, and each task's ids rise."""
+        """Four tasks on one generator get no id twice, and each task's ids rise."""
         async with make_generator() as generator:
             await take_at_once([generator], workers=4, ids=self.ids_per_worker)
 
     async def test_two_generators_are_disjoint(self, make_generator: MakeGenerator) -> None:
-        """Two generators on one counter, as in two processes, never hand out the same id."""
+        """Two generators on one counter, as in two processes, never issue the same id."""
         async with make_generator() as one, make_generator() as other:
             await take_at_once([one, other], workers=4, ids=self.ids_per_worker // 4)
 
     async def test_a_storm_of_cancelled_callers(self, make_generator: MakeGenerator) -> None:
-        """Callers cancelled at any moment spoil nothing: all ids are unique, and more come."""
+        """Callers cancelled at any moment do no harm: all ids are unique, and more can be taken."""
         taken: list[list[int]] = []
 
         async with make_generator() as generator:
@@ -148,17 +148,17 @@ class IdGeneratorContract(OwnTests):
             assert_rising(ids, "one call")
         assert_unique((each for ids in taken for each in ids), "callers in a storm")
 
-    # Looking inside.
+    # Statistics.
 
     async def test_statistics_say_who_it_is(self, make_generator: MakeGenerator) -> None:
-        """Kind, namespace and name are there before, while and after it is open; so is a repr."""
+        """Kind, namespace and name are known before, while and after it is open; so is a repr."""
         generator = make_generator()
         before = generator.statistics()
         async with generator:
             await generator.next_id()
             opened = generator.statistics()
             described = repr(generator)
-        # A generator of texts stands behind another one here.
+        # Here a generator of texts is wrapped in another one.
         kind = getattr(generator, "described_as", type(generator).__name__)
         for each in (before, opened, generator.statistics()):
             assert each.kind == kind, f"its kind is {each.kind!r}"
@@ -168,7 +168,7 @@ class IdGeneratorContract(OwnTests):
         assert opened.name in described, f"the repr {described} does not name it"
 
     async def test_statistics_add_up(self, make_generator: MakeGenerator) -> None:
-        """Of a segment generator: fetched = handed out + discarded + remaining, at any moment."""
+        """For a segment generator, fetched = issued + discarded + remaining at any moment."""
         async with make_generator() as generator:
             taken = 0
             for n in (1, self.step, 3 * self.step + 1, 2):
@@ -178,7 +178,7 @@ class IdGeneratorContract(OwnTests):
                 _check_statistics(generator, taken)
         _check_statistics(generator, taken)
 
-    # Its life.
+    # Lifecycle.
 
     async def test_before_it_is_opened(self, make_generator: MakeGenerator) -> None:
         """A generator that is not open yet raises NotOpenError; closing it does nothing."""
@@ -187,13 +187,13 @@ class IdGeneratorContract(OwnTests):
         await _raises_everywhere(NotOpenError, generator)
 
     async def test_a_closed_generator_says_so(self, make_generator: MakeGenerator) -> None:
-        """After closing every call raises ClosedError, also with ids left in hand."""
+        """After closing every call raises ClosedError, even if ids are still buffered."""
         async with make_generator() as generator:
             await generator.next_id()
         await _raises_everywhere(ClosedError, generator)
 
     async def test_closing_twice_and_from_another_task(self, make_generator: MakeGenerator) -> None:
-        """`aclose` is idempotent, may come from several tasks at once, and wakes who takes ids."""
+        """`aclose` is idempotent, may be called by several tasks, and wakes waiting callers."""
         ended: list[str] = []
         ids: list[int] = []
 
@@ -218,7 +218,7 @@ class IdGeneratorContract(OwnTests):
         assert_unique(ids, "consumers until the end")
 
     async def test_closing_in_a_cancelled_scope(self, make_generator: MakeGenerator) -> None:
-        """Cancelling the block around a generator closes it; nothing is left behind."""
+        """Cancelling the block around a generator closes it and leaves no task behind."""
         generator = make_generator()
         with anyio.CancelScope() as scope:
             async with generator:
@@ -228,7 +228,7 @@ class IdGeneratorContract(OwnTests):
         await _raises(ClosedError, generator.next_id)
 
     async def test_closing_in_any_order(self, make_generator: MakeGenerator) -> None:
-        """The first one opened may be closed first, and the other one goes on."""
+        """The first generator opened may be closed first, and the other one continues."""
         async with AsyncExitStack() as later:
             sooner = AsyncExitStack()
             one = await sooner.enter_async_context(make_generator())
@@ -239,7 +239,7 @@ class IdGeneratorContract(OwnTests):
         assert_unique(ids, "two generators")
 
     async def test_opening_twice(self, make_generator: MakeGenerator) -> None:
-        """An open generator cannot be opened again, and does not mind the attempt."""
+        """An open generator cannot be opened again, and is not affected by the attempt."""
         async with make_generator() as generator:
             ids = [await generator.next_id()]
             await _raises(BusyError, generator.__aenter__)
@@ -248,7 +248,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(ids, "ids around the attempt")
 
     async def test_opening_anew(self, make_generator: MakeGenerator) -> None:
-        """A closed generator can be opened again and goes on above all ids that it handed out."""
+        """A closed generator can be reopened, and continues above all ids that it issued."""
         generator = make_generator()
         ids: list[int] = []
         for _ in range(3):
@@ -261,7 +261,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(ids, "ids of four lives")
 
     async def test_run_in_a_task_group(self, make_generator: MakeGenerator) -> None:
-        """``start(run)`` returns when ids are in hand; `run` ends when the generator is closed."""
+        """``start(run)`` returns once ids are buffered; `run` ends when the generator is closed."""
         generator = make_generator()
         async with anyio.create_task_group() as group:
             started = await group.start(generator.run)
@@ -281,9 +281,9 @@ class IdGeneratorContract(OwnTests):
 
 
 class _Watch:
-    """Waits for calls, and counts the turns of the loop that they take.
+    """Waits for calls, and counts the loop turns that they take.
 
-    Another task cannot count them: trio runs the tasks of one turn in any order.
+    Another task could not count them, because trio runs the tasks of one turn in any order.
     """
 
     def __init__(self) -> None:
@@ -298,7 +298,7 @@ class _Watch:
                 self.turns += 1
                 try:
                     answer = yield suspended
-                except BaseException as error:  # noqa: BLE001 - it is for the call
+                except BaseException as error:  # noqa: BLE001 - raised to the caller
                     suspended = steps.throw(error)
                 else:
                     suspended = steps.send(answer)
@@ -321,7 +321,7 @@ def _handed_out(generator: IdGenerator) -> int:
 
 
 def _check_statistics(generator: IdGenerator, taken: int) -> None:
-    """Of a segment generator; others have other figures."""
+    """Check the statistics of a segment generator; other kinds have other figures."""
     seen = generator.statistics()
     if not isinstance(seen, SegmentStatistics):
         return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ("MachineIdDistributorContract",)
 
 FAR_MS: Final = 123_456_789_012_345
-"""In the year 5882, and more than the 14 digits that Lua writes of a number by itself."""
+"""A time in the year 5882, with more than the 14 digits that Lua prints of a number."""
 
 BAD: Final[dict[str, dict[str, object]]] = {
     "an empty namespace": {"namespace": ""},
@@ -47,8 +47,8 @@ BAD: Final[dict[str, dict[str, object]]] = {
 class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantines):
     """Checks a distributor.  Inherit, provide the fixture ``make_machines``, and run pytest.
 
-    With pytest-asyncio mark your class ``@pytest.mark.asyncio``, with anyio's plugin
-    ``@pytest.mark.anyio``::
+    Mark your class ``@pytest.mark.asyncio`` for pytest-asyncio, or ``@pytest.mark.anyio`` for
+    anyio's plugin::
 
         @pytest.mark.asyncio
         class TestMyDistributor(MachineIdDistributorContract):
@@ -59,20 +59,20 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             async def age(self, namespace: str, seconds: float) -> None:
                 await admin.execute("update ... set last_timestamp = last_timestamp - ...")
 
-    Each test uses a namespace of its own, so the store need not be emptied.  If your store needs a
-    marker for each namespace, as by `Store.initialize_namespace`, ``make_machines`` has to write
-    it for a new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age`
-    makes renewals older, and `forget` makes the store forget; tests that need one that you do not
-    override are skipped.  Set `has_regions` if the distributor takes ``region`` and
+    Each test uses its own namespace, so the store need not be emptied.  If your store needs a
+    marker for each namespace, as from `Store.initialize_namespace`, ``make_machines`` must write it
+    for a new namespace.  Your fixture closes what the distributors open.  No test sleeps: `age`
+    makes renewals older, and `forget` makes the store lose data; tests that need a method that you
+    do not override are skipped.  Set `has_regions` if the distributor takes ``region`` and
     ``region_bits``.
     """
 
     has_regions: bool = False
 
-    # The instance that asks.
+    # The instance that takes an id.
 
     async def test_it_describes_itself(self, make_machines: Make) -> None:
-        """Namespace, instance, safe guard and interval are what was asked for."""
+        """Namespace, instance, safe guard and interval are as requested."""
         who = InstanceId("10.0.0.1:8080", stable=True)
         due: dict[str, Any] = {"safe_guard": 400, "interval": 50}
         due |= {"namespace": fresh_namespace(), "instance_id": who}
@@ -81,11 +81,11 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert described == due, f"it is described as {described}"
 
     async def test_a_bad_description_is_refused(self, make_machines: Make) -> None:
-        """Texts that no store could hold and times that do not fit are refused on creation."""
+        """Texts that no store can hold and times that do not fit are refused on creation."""
         assert_refusals(partial(make_machines, namespace="ns", instance_id="i"), BAD)
 
     async def test_a_width_outside_1_to_31_is_refused(self, make_machines: Make) -> None:
-        """Nothing is taken then; 31 bits are as good as others."""
+        """Nothing is taken then; a width of 31 bits works like any other."""
         kit = MachineKit(make_machines)
         for bits in (0, -1, 32, True):
             told = f"{bits!r} bits were answered"
@@ -94,7 +94,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert grant.machine_id == 0, f"after refusals the first id is {grant.machine_id}"
 
     async def test_a_namespace_has_one_width(self, make_machines: Make) -> None:
-        """Another one is refused, and leaves nothing behind; other namespaces may differ."""
+        """Another width is refused and changes nothing; other namespaces may differ."""
         kit = MachineKit(make_machines)
         for number, text in enumerate("ab"):
             await kit.take(text, bits=1)
@@ -111,7 +111,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert (await MachineKit(make_machines).take("c", bits=2)).machine_id == 0
 
     async def test_a_region_has_a_part_of_the_ids(self, make_machines: Make) -> None:
-        """Another region, another split and none are refused, and leave nothing behind."""
+        """Another region, another split, or no region is refused and changes nothing."""
         if not self.has_regions:
             raise unittest.SkipTest("has_regions is not set")
         kit = MachineKit(make_machines, region=2, region_bits=2)
@@ -137,7 +137,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert found == 4, f"4 was given back; {found} was handed out"
 
     async def test_texts_may_hold_anything_but_nul(self, make_machines: Make) -> None:
-        """Instances and namespaces of any characters are apart, and found again as they are."""
+        """Instances and namespaces may have any characters, stay distinct and are found again."""
         kit = MachineKit(make_machines)
         ids = await kit.take_all(ODD_TEXTS, bits=6)
         assert_different(ids)
@@ -151,10 +151,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             assert grant.machine_id == 0, f"namespace {text!r} is not apart: {grant}"
             assert grant.floor_ms == -1, f"namespace {text!r} is not apart: {grant}"
 
-    # Which id.
+    # Which id is granted.
 
     async def test_ids_begin_with_0(self, make_machines: Make) -> None:
-        """New ids are handed out in order; no instance had them before."""
+        """New ids are granted in order; no instance had them before."""
         kit = MachineKit(make_machines)
         grants = [await kit.take(text) for text in "abc"]
         ids = [grant.machine_id for grant in grants]
@@ -164,7 +164,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert floors == [-1, -1, -1], f"new ids have a floor: {floors}"
 
     async def test_an_instance_finds_its_own(self, make_machines: Make) -> None:
-        """Asked again, also by another object, also when all are held, it answers the same."""
+        """Another request, also from another object or when all ids are held, gets the same id."""
         kit = MachineKit(make_machines)
         ids = await kit.take_all("abcd")
         assert_different(ids)
@@ -174,7 +174,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             assert found == due, f"instance {text} had {due} and is given {found}"
 
     async def test_a_full_pool_says_so(self, make_machines: Make) -> None:
-        """The error tells how many there are and who holds them; no id is given twice instead."""
+        """The error says how many ids there are and who holds them; no id is granted twice."""
         kit = MachineKit(make_machines)
         ids = await kit.take_all(("a:1", "b:2", "c:3", "d:4"))
         assert sorted(ids.values()) == [0, 1, 2, 3], f"four instances got {ids}"
@@ -188,7 +188,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert found == ids["c:3"], f"{ids['c:3']} was given back, and {found} handed out"
 
     async def test_returned_ids_come_before_new_ones(self, make_machines: Make) -> None:
-        """First the own, then one given back, then a new one."""
+        """An instance gets its own id first, then a released one, then a new one."""
         kit = MachineKit(make_machines)
         first, second = [(await kit.take(text)).machine_id for text in "ab"]
         await kit.of("a").release(first, last_ms=-1)
@@ -207,7 +207,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "g")
 
     async def test_other_namespaces_are_apart(self, make_machines: Make) -> None:
-        """An instance may hold one id in each, and gives one back alone."""
+        """An instance may hold one id in each namespace, and releases each separately."""
         one, other = MachineKit(make_machines), MachineKit(make_machines)
         for kit in (one, other):
             await kit.take_all("ab")
@@ -216,10 +216,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await other.renew("a", 0)
         await refused_as_lost(one, "a", 0)
 
-    # For how long.
+    # How long an id is held.
 
     async def test_a_silent_one_is_recycled(self, make_machines: Make) -> None:
-        """After the safe guard duration others get the ids, and the former owners get an error."""
+        """After the safe guard others get the ids, and the former owners get an error."""
         kit = MachineKit(make_machines)
         await kit.take_all("abcd")
         await refused_as_full(kit, "e")
@@ -251,7 +251,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "e")
 
     async def test_an_expired_one_is_still_ones_own(self, make_machines: Make) -> None:
-        """If no other instance took the id, a late renewal keeps it, and asking finds it."""
+        """If no other instance took the id, a late renewal keeps it, and a request finds it."""
         kit = MachineKit(make_machines)
         await kit.take_all("abcd")
         await self.age(kit.namespace, SAFE_GUARD + 10)
@@ -263,7 +263,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "g")
 
     async def test_a_stable_one_keeps_its_id(self, make_machines: Make) -> None:
-        """Given back or expired, it goes to no other instance, stable or not."""
+        """Whether released or expired, it goes to no other instance, stable or not."""
         kit = MachineKit(make_machines, stable=True)
         await kit.hold("abcd")
         await kit.of("a").release(0, last_ms=kit.now_ms())
@@ -276,7 +276,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
     # Which calls are allowed.
 
     async def test_only_the_owner_guards(self, make_machines: Make) -> None:
-        """Instance and machine id have to be right; otherwise nothing is written."""
+        """Instance and machine id must match; otherwise nothing is written."""
         kit = MachineKit(make_machines)
         await kit.hold("ab")
         for text, machine_id in (("a", 1), ("b", 0), ("a", 2), ("a", 3), ("c", 0), ("c", 2)):
@@ -287,7 +287,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert max(floors) < FAR_MS, f"a refused renewal left its mark: {floors}"
 
     async def test_who_gave_back_is_not_the_owner(self, make_machines: Make) -> None:
-        """A renewal after that is refused, and does not take the id again."""
+        """A renewal after the release is refused, and does not take the id again."""
         kit = MachineKit(make_machines)
         await kit.take("a")
         await kit.of("a").release(0, last_ms=-1)
@@ -297,7 +297,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_lost(kit, "a", 0)
 
     async def test_giving_back_twice(self, make_machines: Make) -> None:
-        """The second time does nothing, even if another has the id; nor does a foreign call."""
+        """The second release does nothing, even if another instance has the id by then."""
         kit = MachineKit(make_machines)
         a = kit.of("a")
         await kit.take("a")
@@ -317,7 +317,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert_different(ids)
 
     async def test_giving_back_another_id(self, make_machines: Make) -> None:
-        """A number that is not the instance's does nothing, and the instance keeps its own."""
+        """Releasing another number does nothing, and the instance keeps its own id."""
         kit = MachineKit(make_machines)
         await kit.take_all("ab")
         for machine_id in (1, 2):
@@ -327,10 +327,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         found = (await kit.take("c")).machine_id
         assert found == 2, f"nobody gave an id back; 2 was due, not {found}"
 
-    # Its life.
+    # Lifecycle.
 
     async def test_it_goes_on_after_closing(self, make_machines: Make) -> None:
-        """Opening and closing may come twice; closing gives nothing back."""
+        """Opening and closing may happen twice; closing releases no id."""
         kit = MachineKit(make_machines)
         a: MachineIdDistributor = kit.of("a")
         await a.aopen()
@@ -347,27 +347,27 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await a.aclose()
 
     async def age(self, namespace: str, seconds: float) -> None:  # noqa: ARG002
-        """Make all machine ids of a namespace look as if they had not been renewed since.
+        """Make the last renewals of all machine ids of a namespace look older.
 
-        Without the distributors, and without waiting: subtract ``seconds`` from the stamps that the
-        store compares with its clock, and from the beginning of a quarantine; or advance that
-        clock.  The fences stay.  Override it where the store allows it; the tests that need it
-        are skipped otherwise.
+        Do it without the distributors and without waiting: subtract ``seconds`` from the stamps
+        that the store compares with its clock, and from the beginning of a quarantine; or advance
+        that clock.  The fences stay.  Override it where the store allows it; otherwise the tests
+        that need it are skipped.
 
         Args:
-            namespace: whose ids.
-            seconds: how much older to make each last renewal.
+            namespace: the namespace of the ids.
+            seconds: the seconds by which each last renewal becomes older.
         """
         raise unittest.SkipTest("age is not overridden")
 
     async def forget(self, namespace: str, *, everything: bool) -> None:  # noqa: ARG002
-        """Have the store forget, behind the distributors' back, as by a restart or fail-over.
+        """Make the store lose data, unseen by the distributors, as in a restart or fail-over.
 
-        Override it where the store may forget; the tests that need it are skipped otherwise.
+        Override it where the store can lose data; otherwise the tests that need it are skipped.
 
         Args:
-            namespace: whose ids.
-            everything: remove all that it knows of the namespace, the marker included; else write
-                the identity of another store into the marker, and leave all as it is.
+            namespace: the namespace of the ids.
+            everything: remove everything about the namespace, including the marker; otherwise write
+                the identity of another store into the marker, and change nothing else.
         """
         raise unittest.SkipTest("forget is not overridden")

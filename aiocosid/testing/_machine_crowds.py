@@ -1,4 +1,4 @@
-"""The part of the machine ids' contract that is about many who ask at once."""
+"""The part of the machine ids' contract about many concurrent requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MachineCrowds(OwnTests):
     """Concurrency and cancellation.  `MachineIdDistributorContract` inherits it."""
 
     async def test_concurrent_instances_share_nothing(self, make_machines: Make) -> None:
-        """Thirty-two that ask an empty namespace at once get exactly 0 to 31."""
+        """Thirty-two concurrent requests in an empty namespace get exactly 0 to 31."""
         kit = MachineKit(make_machines)
         ids: dict[str, int] = {}
 
@@ -35,7 +35,7 @@ class MachineCrowds(OwnTests):
         await refused_as_full(kit, "one more", bits=5)
 
     async def test_one_of_two_widths_wins(self, make_machines: Make) -> None:
-        """Of those who ask an empty namespace at once only those of one width are served."""
+        """Of concurrent requests in an empty namespace, only those of one width are served."""
         kit = MachineKit(make_machines)
         served: dict[int, list[str]] = {}
 
@@ -48,7 +48,7 @@ class MachineCrowds(OwnTests):
         assert [len(texts) for texts in served.values()] == [4], f"served, by width: {served}"
 
     async def test_concurrent_calls_of_one_instance(self, make_machines: Make) -> None:
-        """However often it asks at once, it has one id, and no other is lost."""
+        """However many concurrent requests it sends, it has one id, and no other id is lost."""
         kit = MachineKit(make_machines)
         ids: list[int] = []
 
@@ -61,7 +61,7 @@ class MachineCrowds(OwnTests):
         assert_different(await kit.take_all("abcd"))
 
     async def test_two_hundred_lives_on_four_ids(self, make_machines: Make) -> None:
-        """Taking and giving back loses no id, and hands none out twice at a time."""
+        """Taking and releasing loses no id, and never grants one twice at a time."""
         kit = MachineKit(make_machines)
         held: dict[int, str] = {}
 
@@ -72,7 +72,7 @@ class MachineCrowds(OwnTests):
                 assert 0 <= found < 4, f"2 bits, and {found} was handed out"
                 assert found not in held, f"{text} is given {found}, which {held[found]} holds"
                 held[found] = text
-                await checkpoint()  # so that the lives overlap on a store that never suspends
+                await checkpoint()  # so that they overlap on a store that never suspends
                 await kit.renew(text, found)
                 del held[found]
                 await kit.of(text).release(found, last_ms=kit.now_ms())
@@ -82,7 +82,7 @@ class MachineCrowds(OwnTests):
         assert_different(await kit.take_all("wxyz"))
 
     async def test_a_cancelled_call_loses_nothing(self, make_machines: Make) -> None:
-        """Whenever a call is cancelled, its instance finds the id again; no other one has it."""
+        """After a call is cancelled, its instance finds the id again; no other instance has it."""
         kit = MachineKit(make_machines)
         texts = [f"i{number}" for number in range(32)]
         seen: dict[str, set[int]] = {text: set() for text in texts}
@@ -99,7 +99,7 @@ class MachineCrowds(OwnTests):
         await refused_as_full(kit, "one more", bits=5)
 
     async def test_a_storm_of_cancelled_lives(self, make_machines: Make) -> None:
-        """Whatever is cancelled on the way, once all have given back every id is there again."""
+        """Whatever is cancelled, every id is available again once all have been released."""
         kit = MachineKit(make_machines)
         texts = [f"i{number}" for number in range(8)]
 

@@ -33,11 +33,11 @@ ODD_TEXTS: Final = (
     *("a-b", "a:b", "a/b", "{a}", "{a", "a b", " a", "a.b", "a|1", "ä€", "命名", "😀"),
     *("a'b", 'a"b', "a%s", "a\\b", "a\nb", "A-B", "-", "0", "__", "é", "e\u0301", "i" * 40),
 )
-"""All different, also the two ways to write an accented e, and small letters and capitals."""
+"""Texts that all differ, including two ways to write an accented e, and upper and lower case."""
 
 
 class MakeMachineIdDistributor(Protocol):
-    """Makes distributors on one store; those of one namespace share its machine ids."""
+    """Creates distributors on one store; those with one namespace share its machine ids."""
 
     def __call__(
         self,
@@ -47,7 +47,7 @@ class MakeMachineIdDistributor(Protocol):
         safe_guard: float = SAFE_GUARD,
         interval: float = 60.0,
     ) -> MachineIdDistributor:
-        """Return a new distributor; nothing has to be written yet."""
+        """Return a new distributor; nothing needs to be written yet."""
         raise NotImplementedError
 
 
@@ -55,7 +55,7 @@ class MachineKit:
     """The instances of one namespace, by their texts.
 
     Attributes:
-        namespace: the namespace, by default one that is not used otherwise.
+        namespace: the namespace; by default an unused one.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class MachineKit:
         self.namespace = namespace or fresh_namespace()
 
     def now_ms(self) -> int:
-        """Return the wall clock: a store may compare it with its own clock."""
+        """Return the wall clock's time, which a store may compare with its own clock."""
         return SYSTEM_CLOCK.now_ms()
 
     def ahead(self, *seconds: int) -> list[int]:
-        """Return the times that are so many seconds from now, in milliseconds since 1970."""
+        """Return the times that are so many seconds ahead of now, in milliseconds since 1970."""
         now_ms = self.now_ms()
         return [now_ms + each * SECOND for each in seconds]
 
     def times(self, *, latest_ms: int = 2**53) -> dict[str, int]:
-        """Return the arguments of `distribute` now; by default any floor is allowed."""
+        """Return the arguments of `distribute` for now; by default any floor is allowed."""
         return {"now_ms": self.now_ms(), "latest_ms": latest_ms}
 
     def anew(self, text: str) -> MachineIdDistributor:
@@ -103,30 +103,30 @@ class MachineKit:
         return self._distributors[text]
 
     async def take(self, text: str, *, bits: int = 2, latest_ms: int = 2**53) -> MachineGrant:
-        """Have an instance ask for a machine id."""
+        """Let an instance take a machine id."""
         return await self.of(text).distribute(bits, **self.times(latest_ms=latest_ms))
 
     async def take_all(self, texts: Iterable[str], *, bits: int = 2) -> dict[str, int]:
-        """Have instances ask, one after the other; return their machine ids."""
+        """Let instances take ids one after the other, and return their machine ids."""
         return {text: (await self.take(text, bits=bits)).machine_id for text in texts}
 
     async def hold(self, texts: str, *, fence_ms: int = -1) -> None:
-        """Have instances of one letter each take the machine ids from 0 on, and renew them."""
+        """Let instances, one per letter, take the machine ids from 0 on, and renew them."""
         for number, text in enumerate(texts):
             await self.take(text)
             await self.renew(text, number, fence_ms=fence_ms)
 
     async def renew(self, text: str, machine_id: int, *, fence_ms: int = -1) -> None:
-        """Renew an instance's id, now."""
+        """Renew an instance's id now."""
         await self.of(text).renew(machine_id, now_ms=self.now_ms(), fence_ms=fence_ms)
 
     async def reassert(self, text: str, machine_id: int, *, fence_ms: int = -1) -> None:
-        """Renew an instance's id, now, whose lease has not ended."""
+        """Renew an instance's id now, while its lease has not ended."""
         await self.of(text).reassert(machine_id, now_ms=self.now_ms(), fence_ms=fence_ms)
 
 
 def assert_different(ids: Mapping[str, int]) -> None:
-    """No two instances have one machine id."""
+    """Check that no two instances have the same machine id."""
     holders: dict[int, list[str]] = {}
     for text, machine_id in ids.items():
         holders.setdefault(machine_id, []).append(text)
@@ -135,7 +135,7 @@ def assert_different(ids: Mapping[str, int]) -> None:
 
 
 async def refused_as_full(kit: MachineKit, text: str, *, bits: int = 2) -> MachineIdOverflowError:
-    """Have an instance ask a pool that is full; return the error."""
+    """Let an instance request an id from a full pool, and return the error."""
     told = f"all are held, and {text} is given"
     return await refused(MachineIdOverflowError, told, kit.take, text, bits=bits)
 
@@ -148,7 +148,7 @@ async def refused_as_lost(
     fence_ms: int = -1,
     reassert: bool = False,
 ) -> MachineIdLostError:
-    """Renew an id that the instance does not hold; return the error."""
+    """Renew an id that the instance does not hold, and return the error."""
     distributor = kit.of(who) if isinstance(who, str) else who
     call = distributor.reassert if reassert else distributor.renew
     told = f"{distributor} could guard {machine_id}, which it does not hold:"
@@ -157,7 +157,7 @@ async def refused_as_lost(
 
 
 async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found: int) -> None:
-    """Have an instance ask for another width than the one that the namespace has."""
+    """Let an instance request another width than the namespace's, and return the error."""
     told = f"the width is {found} bits, and with {bits} {text} is given"
     error = await refused(MachineBitsMismatchError, told, kit.take, text, bits=bits)
     facts = (error.namespace, error.bits, error.found)

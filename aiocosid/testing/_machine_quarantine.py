@@ -1,4 +1,4 @@
-"""The part of the machine ids' contract that is about a store that forgot who holds which."""
+"""The part of the machine ids' contract about a store that lost the record of holders."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 __all__ = ("MachineQuarantines",)
 
 FULL: Final = SAFE_GUARD + QUARANTINE_MARGIN
-OVER: Final = FULL + 10  # seconds after which it is over, whatever the calls took
+OVER: Final = FULL + 10  # seconds after which it has ended, however long the calls took
 
 
 class MachineQuarantines(OwnTests):
     """The behaviour without a marker.  `MachineIdDistributorContract` inherits it."""
 
     async def age(self, namespace: str, seconds: float) -> None:
-        """Make all of a namespace older; see `MachineIdDistributorContract`."""
+        """Make all times of a namespace older; see `MachineIdDistributorContract`."""
         raise NotImplementedError
 
     async def forget(self, namespace: str, *, everything: bool) -> None:
-        """Have the store forget; see `MachineIdDistributorContract`."""
+        """Make the store lose data; see `MachineIdDistributorContract`."""
         raise NotImplementedError
 
     async def test_nobody_is_handed_one_in_a_quarantine(self, make_machines: Make) -> None:
-        """Not the own, nor one given back, nor a new one, until the longest lease has ended."""
+        """No own, released or new id is granted until the longest lease has ended."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
             await kit.hold("abc")
@@ -63,7 +63,7 @@ class MachineQuarantines(OwnTests):
             await refused_as_full(kit, "h")
 
     async def test_owners_assert_their_ids(self, make_machines: Make) -> None:
-        """An instance that asserts its id keeps it, with stamp, mark and width; others do not."""
+        """An instance that asserts its id keeps it, with stamp, fence and width; others do not."""
         for everything, is_late in ((True, False), (True, True), (False, False)):
             kit = MachineKit(make_machines)
             mark = kit.now_ms() + 63 * SECOND
@@ -73,7 +73,7 @@ class MachineQuarantines(OwnTests):
             await self.forget(kit.namespace, everything=everything)
             if is_late:
                 await refused_by_quarantine(kit, "e")
-            for _ in range(2):  # as a driver that resends
+            for _ in range(2):  # like a driver that resends
                 for number in (3, 1):
                     await kit.reassert("abcd"[number], number, fence_ms=mark + number)
             await self.age(kit.namespace, OVER)
@@ -92,7 +92,7 @@ class MachineQuarantines(OwnTests):
                 assert found == due, f"{due} was asserted, and {found} is found"
 
     async def test_an_asserted_one_is_not_new(self, make_machines: Make) -> None:
-        """However far above the first number; the numbers below it are handed out as well."""
+        """However high the number is; the numbers below it are granted as well."""
         kit = MachineKit(make_machines)
         for text in "abcdefgh":
             await kit.take(text, bits=3)
@@ -107,7 +107,7 @@ class MachineQuarantines(OwnTests):
         await refused_as_full(kit, "y", bits=3)
 
     async def test_a_lease_that_ended_asserts_nothing(self, make_machines: Make) -> None:
-        """A plain renewal is refused: another instance may have had the id."""
+        """A plain renewal is refused, because another instance may have had the id."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
             await kit.take("a")
@@ -119,7 +119,7 @@ class MachineQuarantines(OwnTests):
             await refused_as_lost(kit, "a", 0)
 
     async def test_what_was_not_handed_out_is_not_asserted(self, make_machines: Make) -> None:
-        """Only the number that this object got, and still has, can be asserted."""
+        """Only the number that this object obtained, and still has, can be asserted."""
         for everything in (True, False):
             kit = MachineKit(make_machines)
             for number, text in enumerate("abc"):
@@ -133,7 +133,7 @@ class MachineQuarantines(OwnTests):
                 await kit.reassert(text, number)
 
     async def test_nothing_is_asserted_on_a_sound_store(self, make_machines: Make) -> None:
-        """An id that was given back, or went to another instance, stays lost."""
+        """An id that was released, or went to another instance, stays lost."""
         kit = MachineKit(make_machines)
         await kit.take("a")
         await kit.reassert("a", 0)
@@ -144,7 +144,7 @@ class MachineQuarantines(OwnTests):
         await kit.reassert("b", 0)
 
     async def test_of_two_owners_the_earlier_keeps_it(self, make_machines: Make) -> None:
-        """The earlier hand-out wins, then the lower text, in any order of calls."""
+        """The earlier grant wins, then the lower text, in any order of calls."""
         for first, second, later in (("a", "b", 5), ("b", "a", 5), ("a", "b", 0)):
             for order in ((first, second), (second, first)):
                 kit = MachineKit(make_machines)
@@ -163,7 +163,7 @@ class MachineQuarantines(OwnTests):
                 assert found != 0, f"{first} kept 0, and {second} is given it"
 
     async def _give_to_both(self, kit: MachineKit, first: str, second: str, *, later: int) -> None:
-        """Hand 0 to both, by a store that forgets twice."""
+        """Grant 0 to both, on a store that loses data twice."""
         now_ms = kit.now_ms()
         await kit.of(first).distribute(2, now_ms=now_ms, latest_ms=2**53)
         await self.forget(kit.namespace, everything=True)
@@ -174,7 +174,7 @@ class MachineQuarantines(OwnTests):
         await self.forget(kit.namespace, everything=True)
 
     async def test_of_two_lives_the_later_keeps_it(self, make_machines: Make) -> None:
-        """One that comes under the same text, and was handed it from the other one."""
+        """The later process with the same text wins, which was granted the id after the other."""
         orders: list[list[str]] = [["old", "new"], ["new", "old"]]
         for order in orders:
             kit = MachineKit(make_machines)
@@ -204,7 +204,7 @@ class MachineQuarantines(OwnTests):
         await refused_as_full(others, "e")
 
     async def test_giving_back_in_a_quarantine(self, make_machines: Make) -> None:
-        """It is given back, and handed out afterwards, above what was issued."""
+        """The id is released, and granted afterwards above what was issued."""
         kit = MachineKit(make_machines)
         last = kit.now_ms() + 2 * SECOND
         await kit.hold("ab")
@@ -219,7 +219,7 @@ class MachineQuarantines(OwnTests):
         assert last <= floors[1] < last + 60 * SECOND, f"{last} was the last: {floors[1]}"
 
     async def test_the_longest_lease_counts(self, make_machines: Make) -> None:
-        """Of all who call in a quarantine; without end, if one has no end."""
+        """The longest lease among callers in a quarantine counts; one without end has no end."""
         kit = MachineKit(make_machines)
         kit.of("a")
         await self.forget(kit.namespace, everything=True)
@@ -242,13 +242,13 @@ class MachineQuarantines(OwnTests):
         assert left == inf, f"it has no end, and {left} s are left"
 
     async def test_a_longer_lease_of_before_counts(self, make_machines: Make) -> None:
-        """Whichever instance asks first: the owner may run, and may not have renewed yet."""
+        """This holds whichever instance asks first: the owner may run, not yet renewed."""
         for asserted in (False, True):
             short = MachineKit(make_machines)
             long = MachineKit(make_machines, short.namespace, safe_guard=3 * SAFE_GUARD)
             for text in ("a", "b"):
                 await (long if text == "a" else short).take(text)
-            if asserted:  # all is forgotten, then named in a quarantine, which then ends
+            if asserted:  # data is lost, then asserted in a quarantine, which then ends
                 await self.forget(short.namespace, everything=True)
                 await refused_by_quarantine(short, "c")
                 await long.reassert("a", 0)
@@ -266,7 +266,7 @@ class MachineQuarantines(OwnTests):
             assert found != 0, f"a has asserted 0, and d is given {found}"
 
     async def test_it_begins_anew(self, make_machines: Make) -> None:
-        """When the store forgets in the middle of it: what was asserted has to be once more."""
+        """If the store loses data during a quarantine, ids must be asserted again."""
         kit = MachineKit(make_machines)
         await kit.take_all("ab")
         for _ in range(2):
@@ -280,7 +280,7 @@ class MachineQuarantines(OwnTests):
         await kit.take("c")
 
     async def test_many_at_once_in_a_quarantine(self, make_machines: Make) -> None:
-        """Owners assert and others ask, all at once: no id is lost, and none is handed out."""
+        """Owners assert and others request ids concurrently: no id is lost, and none is granted."""
         kit = MachineKit(make_machines)
         ids = await kit.take_all(("i0", "i1", *"abcdef"), bits=4)
         await self.forget(kit.namespace, everything=True)
@@ -305,7 +305,7 @@ async def refused_by_quarantine(
     machine_id: int | None = None,
     reassert: bool = False,
 ) -> MachineIdQuarantineError:
-    """Have an instance ask for an id, or guard one, in a quarantine; return the error."""
+    """Let an instance request or renew an id in a quarantine, and return the error."""
     told = f"the store may have forgotten who holds what; {text} is told"
     if machine_id is not None:
         call = kit.reassert if reassert else kit.renew

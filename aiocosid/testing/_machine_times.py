@@ -15,14 +15,14 @@ __all__ = ("MachineTimes",)
 
 
 class MachineTimes(OwnTests):
-    """Floors, stamps and marks.  `MachineIdDistributorContract` inherits it."""
+    """Floors, stamps and fences.  `MachineIdDistributorContract` inherits it."""
 
     async def age(self, namespace: str, seconds: float) -> None:
-        """Make all ids of a namespace silent for longer; see `MachineIdDistributorContract`."""
+        """Make the last renewals of a namespace older; see `MachineIdDistributorContract`."""
         raise NotImplementedError
 
     async def test_the_next_owner_begins_above_the_mark(self, make_machines: Make) -> None:
-        """After any owner, and any change: given back, expired, or found again."""
+        """This holds after any owner and any change: released, expired, or found again."""
         kit = MachineKit(make_machines)
         mark = kit.now_ms() + 63 * SECOND
         await kit.hold("a", fence_ms=mark)
@@ -37,7 +37,7 @@ class MachineTimes(OwnTests):
         assert floor >= mark, f"given back twice unused: floor {floor}, mark {mark}"
 
     async def test_the_mark_of_an_expired_one(self, make_machines: Make) -> None:
-        """A recycled id's next owner begins above the mark as well, and so does the one after."""
+        """A recycled id's next owner also begins above the fence, and so does the one after it."""
         kit = MachineKit(make_machines)
         mark = kit.now_ms() + 63 * SECOND
         for number, text in enumerate("abcd"):
@@ -51,7 +51,7 @@ class MachineTimes(OwnTests):
                 assert grant.floor_ms >= due, f"taker {number}: {grant}, mark {due}"
 
     async def test_a_mark_of_any_size(self, make_machines: Make) -> None:
-        """Up to 2^53-1 it is kept to the millisecond: Lua and JSON know no larger integers."""
+        """Up to 2^53-1 it is kept to the millisecond; Lua and JSON have no larger integers."""
         kit = MachineKit(make_machines)
         for mark in (99_999_999_999_999, 123_456_789_012_345, 2**53 - 1):
             await kit.hold("a", fence_ms=mark)
@@ -59,7 +59,7 @@ class MachineTimes(OwnTests):
             assert floor == mark, f"the mark {mark} came back as {floor}"
 
     async def test_a_sign_of_life_lowers_nothing(self, make_machines: Make) -> None:
-        """Neither the stamp nor the mark goes back when the owner's clock does."""
+        """Neither stamp nor fence falls when the owner's clock does."""
         kit = MachineKit(make_machines)
         past, now, stamp, mark = kit.ahead(-3600, 0, 5, 63)
         await kit.take("a")
@@ -73,7 +73,7 @@ class MachineTimes(OwnTests):
         assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
 
     async def test_the_last_sign_of_life_counts(self, make_machines: Make) -> None:
-        """A peer that keeps no mark issues ids up to about its stamp: the floor covers that too."""
+        """A peer without a fence issues ids up to about its stamp, so the floor covers that too."""
         kit = MachineKit(make_machines)
         ahead = kit.now_ms() + 40 * SECOND
         await kit.take("a")
@@ -87,7 +87,7 @@ class MachineTimes(OwnTests):
         assert floor >= ahead, f"the stamp was {ahead}; given back, the floor is {floor}"
 
     async def test_giving_back_lowers_the_mark(self, make_machines: Make) -> None:
-        """To the last time that was used, so that the next owner need not wait for the rest."""
+        """The fence falls to the last time used, so the next owner need not wait longer."""
         for stable, taker in ((False, "b"), (True, "a")):
             kit = MachineKit(make_machines, stable=stable)
             last, mark = kit.ahead(2, 63)
@@ -97,7 +97,7 @@ class MachineTimes(OwnTests):
             assert last <= floor < mark, f"last id {last}, mark {mark}: the floor is {floor}"
 
     async def test_a_return_that_comes_too_late(self, make_machines: Make) -> None:
-        """It is of a former life of the instance: it takes nothing away, and lowers no mark."""
+        """A release from a former life of the instance takes nothing away, and lowers no fence."""
         for stable, lead in ((False, 63), (False, 5), (True, 63), (True, 5)):
             kit = MachineKit(make_machines, stable=stable)
             now, used, leading, mark = kit.ahead(0, 1, lead, 63)
@@ -114,7 +114,7 @@ class MachineTimes(OwnTests):
             assert floor >= mark, f"it lowered the mark {mark} to {floor}"
 
     async def test_a_late_id_is_left_for_another(self, make_machines: Make) -> None:
-        """One that has to wait for its floor is taken only if there is no other."""
+        """An id that must wait for its floor is taken only if there is no other."""
         kit = MachineKit(make_machines)
         latest, mark = kit.ahead(2, 63)
         await kit.hold("a", fence_ms=mark)
@@ -126,7 +126,7 @@ class MachineTimes(OwnTests):
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
 
     async def test_a_late_own_id_is_given_back(self, make_machines: Make) -> None:
-        """After a crash and a step back the instance takes another; its own goes to the pool."""
+        """After a crash and a clock step back, the instance takes another id, releasing its own."""
         kit = MachineKit(make_machines)
         latest, mark = kit.ahead(2, 63)
         await kit.hold("a", fence_ms=mark)
@@ -139,7 +139,7 @@ class MachineTimes(OwnTests):
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
 
     async def test_a_late_own_id_is_kept_where_there_is_no_other(self, make_machines: Make) -> None:
-        """With all ids held, or a stable instance: it gets the floor, and has to wait."""
+        """If all ids are held, or the instance is stable, it gets the floor and must wait."""
         full = MachineKit(make_machines)
         latest, mark = full.ahead(2, 63)
         await full.hold("abcd", fence_ms=mark)
@@ -153,7 +153,7 @@ class MachineTimes(OwnTests):
         await refused_as_full(full, "e")
 
     async def test_a_late_expired_id_is_left_for_another(self, make_machines: Make) -> None:
-        """Of several that were silent too long the one that need not wait is taken."""
+        """Among several expired ids, one that need not wait is taken."""
         kit = MachineKit(make_machines)
         latest, mark = kit.ahead(2, 63)
         for number, text in enumerate("abcd"):

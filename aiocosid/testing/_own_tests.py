@@ -13,12 +13,13 @@ COPIED: Final = "_aiocosid_copied"
 class OwnTests:
     """Gives each subclass its own copies of the tests that it inherits.
 
-    For plugins mark functions: anyio's marks those of a class with ``@pytest.mark.anyio``, and they
-    would be run on trio too in a class with ``@pytest.mark.asyncio`` that is collected later.
+    Plugins mark functions: anyio's plugin marks those of a class with ``@pytest.mark.anyio``, and
+    without copies they would also run on trio in a class with ``@pytest.mark.asyncio`` that is
+    collected later.
     """
 
     def __init_subclass__(cls) -> None:
-        """Copy what is inherited."""
+        """Copy the inherited tests."""
         super().__init_subclass__()
         for name in dir(cls):
             if name.startswith("test_") and name not in vars(cls):
@@ -28,7 +29,7 @@ class OwnTests:
 
 
 def _inherited(cls: type, name: str) -> object:
-    """Find what a class would inherit without the copies: a copy hides no override."""
+    """Return what a class would inherit without the copies, so that a copy hides no override."""
     found = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
     return next((test for test in found if not hasattr(test, COPIED)), None)
 

@@ -1,4 +1,4 @@
-"""Let every other task run until all of them wait for something."""
+"""Lets every other task run until all of them wait for something."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
 __all__ = ("settle",)
 
 QUIET_TURNS: Final = 3
-"""Turns of the loop with nobody ready.  One is not enough: a callback may wake a future, which
-wakes a future, which wakes a task."""
+"""Loop turns without a ready task that are needed.  One is not enough: a callback may wake a
+future, which wakes a future, which wakes a task.
+"""
 
 MAX_TURNS: Final = 1000
-"""Turns of the loop at most: a task that never waits for anything would keep us for ever."""
+"""Maximum loop turns, because a task that never waits would otherwise never let this end."""
 
 
 async def settle(*, max_turns: int = MAX_TURNS) -> None:
-    """Return when all other tasks of this loop wait for something, or after ``max_turns``.
+    """Return once all other tasks of this loop wait for something, or after ``max_turns``.
 
     Unlike `anyio.wait_all_tasks_blocked` it never sleeps, and a busy task does not hang it.  A task
     that waits for a socket, a file or a thread counts as waiting; another task in `settle` does
     not.
 
     Args:
-        max_turns: turns of the loop.
+        max_turns: the maximum number of loop turns.
     """
     quiet = 0
     with _asyncio_watch() if asyncio_loop() is not None else _trio_watch() as somebody_was_ready:
@@ -49,7 +50,7 @@ def _asyncio_watch() -> Generator[Callable[[], bool]]:
     me = asyncio.current_task()
 
     def somebody_is_ready() -> bool:
-        # As anyio.wait_all_tasks_blocked does it: asyncio has no other way to tell.
+        # This is what anyio.wait_all_tasks_blocked does; asyncio has no other way to tell.
         waits_for = [getattr(t, "_fut_waiter", None) for t in asyncio.all_tasks() if t is not me]
         return any(future is None or future.done() for future in waits_for)
 
@@ -57,7 +58,7 @@ def _asyncio_watch() -> Generator[Callable[[], bool]]:
 
 
 class _StepCounter:
-    """A trio instrument; which tasks are ready cannot be seen from within a batch of them."""
+    """A trio instrument, because a task cannot see which other tasks of its batch are ready."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -73,7 +74,7 @@ def _trio_watch() -> Generator[Callable[[], bool]]:
 
     def somebody_ran() -> bool:
         steps, counter.steps = counter.steps, 0
-        return steps > 1  # one of them is our own
+        return steps > 1  # one of them is this task's
 
     lowlevel.add_instrument(counter)
     try:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ("MakeTextGenerator", "TextIdGeneratorContract")
 
-WIDEST = 64  # bytes of a text
+WIDEST = 64  # maximum bytes of a text
 
 
 class MakeTextGenerator(Protocol):
-    """Makes generators that are not open yet; all that one test asks for share one counter."""
+    """Creates generators that are not open yet; all generators of one test share one counter."""
 
     def __call__(self) -> TextIdGenerator:
         """Return a new generator."""
@@ -32,7 +32,7 @@ class MakeTextGenerator(Protocol):
 
 
 class TextIdGeneratorContract(IdGeneratorContract):
-    """Checks a generator of texts, by the tests of `IdGeneratorContract`.
+    """Checks a generator of texts, with the tests of `IdGeneratorContract`.
 
     The fixture ``make_generator`` comes from `numbered`::
 
@@ -47,19 +47,19 @@ class TextIdGeneratorContract(IdGeneratorContract):
     def number(self, text: str) -> int:
         """Return a number above 0 that rises with the ids; override it if your texts do not sort.
 
-        By default it rises as texts sort, of at most 64 bytes.
+        By default it rises in the sort order of the texts, which may have at most 64 bytes.
         """
         data = text.encode()
         assert 0 < len(data) <= WIDEST, f"{text!r} has {len(data)} bytes"
         return int.from_bytes(data.ljust(WIDEST, b"\0"), "big")
 
     def numbered(self, make: MakeTextGenerator) -> MakeGenerator:
-        """Return what the contract's tests take: generators of the numbers of texts."""
+        """Return a factory for the contract's tests: its generators give the numbers of texts."""
         return lambda: _Numbered(make(), self.number)
 
 
 class _Numbered(DelegatingLifecycle, IdGenerator):
-    """A generator of texts, seen as one of numbers."""
+    """A generator of texts that appears as a generator of numbers."""
 
     _inner: TextIdGenerator
 
@@ -103,7 +103,7 @@ class _Numbered(DelegatingLifecycle, IdGenerator):
 
 
 class _Told:
-    """Checks that the generator of texts, and nothing inside of it, says that it is ready."""
+    """Checks that the generator of texts, and not a wrapped one, reports that it is ready."""
 
     def __init__(self, status: TaskStatus[object], numbered: _Numbered) -> None:
         self._status = status

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def assert_rising(ids: Sequence[int], of: str) -> None:
-    """Every id is a positive int above the one before."""
+    """Check that every id is a positive int above the previous one."""
     assert all(type(each) is int for each in ids), f"{of}: an id is no int"
     assert not ids or ids[0] > 0, f"{of}: the first id is {ids[0]}, not positive"
     for before, after in pairwise(ids):
@@ -44,7 +44,7 @@ def assert_rising(ids: Sequence[int], of: str) -> None:
 
 
 def assert_unique(ids: Iterable[int], of: str) -> None:
-    """No id is there twice."""
+    """Check that no id occurs twice."""
     twice = [each for each, times in Counter(ids).items() if times > 1]
     found = f"{sorted(twice)[:5]} and {len(twice)} in all"
     assert not twice, f"{of}: handed out more than once: {found}"
@@ -53,14 +53,14 @@ def assert_unique(ids: Iterable[int], of: str) -> None:
 async def refused(
     kind: type[E], told: str, call: Callable[..., object], *args: object, **options: object
 ) -> E:
-    """Make a call that has to raise an error of this kind; return the error.
+    """Make a call that must raise an error of this kind, and return the error.
 
     Args:
-        kind: the kind.
-        told: what a failure says in front of the answer that came instead.
+        kind: the kind of error.
+        told: the beginning of the failure's message, before the unexpected answer.
         call: a function, which may be asynchronous.
-        *args: for the call.
-        **options: for the call.
+        *args: the arguments of the call.
+        **options: the keyword arguments of the call.
     """
     try:
         answer = call(*args, **options)
@@ -72,7 +72,7 @@ async def refused(
 
 
 def assert_refusals(make: Callable[..., object], bad: Mapping[str, Mapping[str, object]]) -> None:
-    """Each of these descriptions, by what is wrong with it, is refused on creation."""
+    """Check that each of these descriptions, keyed by its problem, is refused on creation."""
     for what, described in bad.items():
         try:
             make(**described)
@@ -87,19 +87,19 @@ def fresh_namespace() -> str:
 
 
 async def at_once(calls: Iterable[Callable[[], Coroutine[Any, Any, object]]]) -> None:
-    """Make all calls at once; return when all have ended."""
+    """Make all calls concurrently, and return when all have ended."""
     async with anyio.create_task_group() as group:
         for call in calls:
             group.start_soon(call)
 
 
 async def take_at_once(generators: Sequence[IdGenerator], *, workers: int, ids: int) -> list[int]:
-    """Have ``workers`` tasks take ``ids`` ids each, round robin over the generators; return all."""
+    """Let ``workers`` tasks take ``ids`` ids each, round robin over generators; return all ids."""
     taken: list[list[int]] = [[] for _ in range(workers)]
 
     async def work(mine: list[int], generator: IdGenerator) -> None:
         for _ in range(ids):
-            mine.append(await generator.next_id())  # noqa: PERF401 - kept if it fails later
+            mine.append(await generator.next_id())  # noqa: PERF401 - the ids are kept if a later call fails
 
     each = enumerate(taken)
     await at_once(partial(work, mine, generators[n % len(generators)]) for n, mine in each)
@@ -111,9 +111,9 @@ async def take_at_once(generators: Sequence[IdGenerator], *, workers: int, ids: 
 
 
 async def storm(call: Callable[[T], Awaitable[object]], arguments: Sequence[T], seed: int) -> None:
-    """Make a call for each argument at once, and cancel about half after a few turns of the loop.
+    """Make a concurrent call for each argument, and cancel about half after a few loop turns.
 
-    Which are cancelled, and when, depends on the seed alone.
+    Only the seed decides which calls are cancelled, and when.
     """
     chance = random.Random(seed)  # noqa: S311 - the same storm every time
 

@@ -96,7 +96,8 @@ class Block:
 def pages() -> list[Path]:
     """The README, every page of the documentation in English, and the skills in the wheel."""
     docs, skills = ROOT / "docs", ROOT / "aiocosid" / ".agents"
-    found = sorted(page for page in docs.rglob("*.md") if docs / "zh" not in page.parents)
+    chinese = {*docs.rglob("*.zh.md"), *(docs / "zh").rglob("*.md")}
+    found = sorted({*docs.rglob("*.md")} - chinese)
     return [ROOT / "README.md", *found, *sorted(skills.rglob("*.md"))]
 
 

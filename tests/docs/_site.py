@@ -73,8 +73,10 @@ def on_page_content(html: str, **_: object) -> str:
     return TABLE.sub(by_rows, html).replace("<th></th>", "<td></td>")
 
 
-def on_post_page(output: str, **_: object) -> str:
-    """Leave one landmark to the navigation: its groups have the labels that open them."""
+def on_post_page(output: str, page: Page, **_: object) -> str:
+    """Leave one landmark to the navigation, whose groups have labels; name a page's language."""
+    if page.file.src_uri.startswith("zh/"):
+        output = output.replace('<html lang="en"', '<html lang="zh-Hans"', 1)
     return GROUP.sub(r'\1 role="none">', output)
 
 

@@ -57,7 +57,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "The event loop": f"{OF_GENERATORS}::test_a_greedy_consumer_lets_others_run",
         "If a generator sees": f"{OF_COUNTERS}::test_a_counter_that_went_back_is_noticed",
     },
-    ("docs/howto/which-generator.md", "Which generator?"): {
+    ("docs/howto/which-generator.md", "Compare them"): {
         "unique": ALONE,
         "order": "tests/unit/segment/test_strict.py::test_a_step_without_strict_is_out_of_order",
         "ids a second": FIGURES,

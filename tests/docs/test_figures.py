@@ -36,6 +36,7 @@ from aiocosid.snowflake.sharded_id import LANE_BITS
 from aiocosid.stores import striped, tiered
 from aiocosid.stores.nats import OLDEST
 from aiocosid.stores.redis._sequence import DEFAULT_MARGIN
+from bench import plots
 
 from ._blocks import ROOT
 from ._exceptions import BOX, README
@@ -349,6 +350,12 @@ def test_each_figure_belongs_to_a_fact(page: Path) -> None:
         if not any(start <= found.start() and found.end() <= end for start, end in known)
     ]
     assert unknown == []
+
+
+def test_the_plots_are_made_from_the_recorded_results() -> None:
+    pictures = {"cost": plots.cost(RESULTS["answers"]["q21_which"]), "ratios": plots.course()}
+    shown = {name: (DOCS / "img" / f"{name}.svg").read_text("utf-8") for name in pictures}
+    assert shown == pictures
 
 
 @pytest.mark.parametrize("text", ["for 5 s.", "1,000 tasks", "some 30 to 90 seconds", "(0.9 x)"])

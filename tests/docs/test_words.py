@@ -111,7 +111,7 @@ def test_each_guide_says_what_to_install() -> None:
 
 
 def test_the_home_page_begins_as_the_readme() -> None:
-    """Its first minute is the README's, with links between pages."""
+    """Its first minute is the README's, with links between pages; the choice is the guide's too."""
     site = "https://aiocosid.readthedocs.io/en/latest/"
     readme = (ROOT / "README.md").read_text("utf-8").replace(site, "")
     readme = re.sub(r"(\]\([\w/-]+)\.html", r"\1.md", readme)
@@ -120,6 +120,9 @@ def test_the_home_page_begins_as_the_readme() -> None:
     for start, end in parts:
         shared = readme[readme.index(start) : readme.index(end)].strip()
         assert shared in home
+    (choice,) = re.findall(r"## Which id\?\s+(\| .+?)\n\n", readme, re.DOTALL)
+    which = (ROOT / "docs" / "howto" / "which-generator.md").read_text("utf-8")
+    assert choice.replace("](howto/", "](") in which
 
 
 def test_there_is_one_wiring_of_fastapi() -> None:

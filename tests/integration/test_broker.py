@@ -108,7 +108,7 @@ class TestBlocks:
     async def test_others_are_refused(self, url: str, name: str) -> None:
         """Texts, and numbers that begin anew in each group."""
         async with aiocosid.connect(url) as ids:
-            with pytest.raises(InvalidArgumentError, match="numbers that rise"):
+            with pytest.raises(InvalidArgumentError, match="rising numbers"):
                 await ids.remote(name)
 
     async def test_a_name_that_the_broker_does_not_have(self, url: str) -> None:
@@ -203,7 +203,7 @@ class TestCommand:
         """The next broker would begin anew."""
         done = run("broker", "--store", "memory:")
         assert done.returncode == 2
-        assert "outlives the broker" in done.stderr
+        assert "must outlive the broker" in done.stderr
 
     @pytest.mark.parametrize(
         "words", [("--mode", "9"), ("--config", "a.toml"), ("--endurance", "-1")]

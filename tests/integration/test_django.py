@@ -294,7 +294,7 @@ def by_customer_or(shard: Any, value: int) -> int:
 def test_an_object_without_its_shard(project: None) -> None:
     """No id is taken, and none of its batch is saved."""
     with parcels("customer_id") as (parcel, ids):
-        said = r"customer_id, the shard of shop\.Parcel\.id, is None; it has to be an integer"
+        said = r"customer_id, the shard of shop\.Parcel\.id, must be an integer .*, not None"
         with pytest.raises(InvalidArgumentError, match=said):
             parcel.objects.create()
         with pytest.raises(InvalidArgumentError, match=said):
@@ -304,7 +304,7 @@ def test_an_object_without_its_shard(project: None) -> None:
     with (
         parcels("customer_id") as (parcel, _),
         override_settings(AIOCOSID={"__sharded__": Numbers(7)}),
-        pytest.raises(InvalidArgumentError, match=r"is 1; .* carry no shard"),
+        pytest.raises(InvalidArgumentError, match=r" 1 cannot be given: .* carry no shard"),
     ):
         parcel.objects.create(customer_id=1)
 
@@ -330,7 +330,7 @@ def test_the_kind_of_a_sharded_field(project: None, tmp_path: Path) -> None:
     with isolate_apps("shop"), override_settings(AIOCOSID=configured):
         field = ShardedField(primary_key=True, generator="plain", shard="pk")
         model = _model("Plain", id=field)
-        with pytest.raises(InvalidArgumentError, match="a ShardedId; other kinds"):
+        with pytest.raises(InvalidArgumentError, match=r"must be a ShardedId, not .*: other kinds"):
             model._meta.pk.get_pk_value_on_save(model(id=1))
     connected.close()
     configured.close()

@@ -132,7 +132,7 @@ async def test_what_a_check_reads(store: LeafStore, execute: Execute) -> None:
     good = found["good"]
     assert (good.stored, good.next_id, good.problems) == (2001, 2001, ())
     assert good.meaning == "the next id to be handed out"
-    assert found["bad step"].problems == ("step is 0; it has to be at least 1",)
+    assert found["bad step"].problems == ("step is 0, but must be at least 1",)
     assert found["low"].problems == ("max_id is -1, no number from 0 to 2^63-1",)
     assert found["end"].problems == ("it is used up: 10 ids more would pass 2^63-1",)
     assert {found[name].next_id for name in ("bad step", "low", "end")} == {None}

@@ -88,23 +88,25 @@ class TestOverHttp:
         before = client.get(f"/v1/statistics/{name}").json()
         for query in ("shard=1", "count=2&shard=0"):
             said = problem(client.post(f"/v1/ids/{name}?{query}"))
-            assert said.endswith("it has to be left out: the ids of this generator carry no shard")
+            assert said.endswith("cannot be given: the ids of this generator carry no shard")
         assert client.get(f"/v1/statistics/{name}").json() == before
 
     def test_a_shard_outside_its_bits(self, client: httpx.Client) -> None:
         for name, limit in (("order", 4095), ("small", 15)):
             said = problem(client.post(f"/v1/ids/{name}?shard={limit + 1}"))
-            assert said == f"shard is {limit + 1}; it has to be an integer from 0 to {limit}"
+            assert said == f"shard must be an integer from 0 to {limit}, not {limit + 1}"
             assert client.post(f"/v1/ids/{name}?shard={limit}").status_code == 200
 
     @pytest.mark.parametrize("shard", ["", "-1", "1.5", "x", "²", "1_0", "9" * 30, "None", "true"])
     def test_what_is_no_integer(self, client: httpx.Client, shard: str) -> None:
         answer = client.post("/v1/ids/order", params={"shard": shard})
-        assert problem(answer).startswith("shard is no such thing: it has to be a whole number")
+        assert problem(answer).startswith("shard must be a whole number")
 
     def test_a_name_and_a_count_that_are_wrong_too(self, client: httpx.Client) -> None:
         assert client.post("/v1/ids/nope?shard=1").status_code == 404
-        assert "count is 20001" in problem(client.post("/v1/ids/order?shard=1&count=20001"))
+        assert "count must be from 1 to 20000, not 20001" in problem(
+            client.post("/v1/ids/order?shard=1&count=20001")
+        )
 
     def test_the_description(self, client: httpx.Client) -> None:
         """An integer that may be left out."""

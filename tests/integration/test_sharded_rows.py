@@ -252,7 +252,7 @@ class TestSqlAlchemy:
                 with pytest.raises(InvalidArgumentError, match=said):
                     await connection.execute(insert(Order), [{"region": 1}, {"region": wrong}])
         async with engine.begin() as connection:
-            with pytest.raises(InvalidArgumentError, match=r"shard of order\.id is 'region'"):
+            with pytest.raises(InvalidArgumentError, match=r"order\.id 'region' is not set"):
                 await connection.execute(insert(Order), [{"title": "a"}, {"title": "b"}])
         assert orders.statistics().ids_handed_out == 0
         assert await rows_of(engine) == []
@@ -270,7 +270,7 @@ class TestSqlAlchemy:
     async def test_a_default_that_comes_too_late(self, engine: AsyncEngine, orders: Asked) -> None:
         """A column behind the id: its default was not asked yet."""
         async with engine.begin() as connection:
-            with pytest.raises(InvalidArgumentError, match=r"behind\.id is 'region'"):
+            with pytest.raises(InvalidArgumentError, match=r"behind\.id 'region' is not set"):
                 await connection.execute(insert(Behind), [{"title": "a"}, {"title": "b"}])
         assert orders.statistics().ids_handed_out == 0
 
@@ -279,11 +279,13 @@ class TestSqlAlchemy:
     ) -> None:
         async with sessions() as session:
             session.add(Wrong(region=1))
-            with pytest.raises(InvalidArgumentError, match=r"wrong\.id, is 1; .* carry no shard"):
+            with pytest.raises(
+                InvalidArgumentError, match=r"wrong\.id, 1 cannot be .* carry no shard"
+            ):
                 await session.flush()
         async with sessions() as session:
             session.add(Wrong(id=1, region=1))
-            with pytest.raises(InvalidArgumentError, match=r"shard of wrong\.number is 'regoin'"):
+            with pytest.raises(InvalidArgumentError, match=r"number 'regoin' is not set"):
                 await session.flush()
 
     async def test_ids_before_the_flush(
@@ -332,7 +334,7 @@ async def test_without_asyncio(tmp_path: Path) -> None:
         assert shards([each.id for each in many]) == REGIONS_OF_ROWS
         assert ids.asked == [(1, 5), (3, 7), (2, 0), (1, 4095)]
         session.add_all([Order(region=1), Order(region=None)])
-        with pytest.raises(InvalidArgumentError, match="is None"):
+        with pytest.raises(InvalidArgumentError, match="not None"):
             session.flush()
     engine.dispose()
 
@@ -348,7 +350,7 @@ class TestModels:
     @pytest.mark.parametrize("wrong", [None, 4096])
     async def test_one_bad_object_costs_no_id(self, orders: Asked, wrong: int | None) -> None:
         parcels = [Parcel(1), Parcel(wrong), Parcel(2)]
-        said = rf"region, the shard of .*Parcel\.id, is {wrong}; .* 0 to 4095"
+        said = rf"region, the shard of .*Parcel\.id, must be .* 0 to 4095, not {wrong}"
         with pytest.raises(InvalidArgumentError, match=said):
             await ensure_ids(parcels)
         assert orders.asked == []
@@ -364,5 +366,5 @@ class TestModels:
                 BigInteger, primary_key=True, default=cosid_default("order", shard="region")
             )
 
-        with pytest.raises(InvalidArgumentError, match="of one name and one shard"):
+        with pytest.raises(InvalidArgumentError, match="several names or shards"):
             await ensure_ids(Two())

@@ -67,7 +67,7 @@ class Hex(IdConverter):
 
     def as_int(self, text: str, /) -> int:
         if not text.startswith("x"):
-            raise InvalidIdError("text", text, expected="one that begins with x")
+            raise InvalidIdError("text", text, "must be a text that begins with x")
         return int(text[1:], 16)
 
 
@@ -319,14 +319,18 @@ async def test_an_insert_from_a_select_is_refused(engine: AsyncEngine, asked: As
     """SQLAlchemy would ask for one id and write it into every row."""
     async with engine.begin() as connection:
         copied = insert(Ticket).from_select(["id", "note"], select(literal("a"), literal("b")))
-        with pytest.raises(InvalidArgumentError, match=r"ticket\.number is 'INSERT \.\.\. SELECT"):
+        with pytest.raises(
+            InvalidArgumentError, match=r"ticket\.number is required in INSERT \.\.\. SELECT"
+        ):
             await connection.execute(copied)
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 async def test_inserts_inside_of_a_statement(engine: AsyncEngine, asked: Asked) -> None:
     """One that copies rows is refused wherever it stands; beside it others get their ids."""
-    refused = pytest.raises(InvalidArgumentError, match=r"ticket\.number is 'INSERT \.\.\. SELECT")
+    refused = pytest.raises(
+        InvalidArgumentError, match=r"ticket\.number is required in INSERT \.\.\. SELECT"
+    )
     async with engine.begin() as connection:
         await connection.execute(insert(Order), [{"title": "a"}, {"title": "b"}])
         id_and_note = select(literal("c").concat(Order.title), Order.title)
@@ -366,14 +370,22 @@ async def test_numbers_go_into_numbers_and_texts_into_texts(
 ) -> None:
     """SQLite would take either; of ours none is taken before the look."""
     for column_type, default, said in (
-        (BigInteger(), cosid_default("ticket"), "of int, as the column; this one's ids are str"),
-        (String(20), cosid_default("order"), "of str, as the column; this one's ids are int"),
-        (String(20), cosid_default(Counter()), "of str, as the column; this one's ids are int"),
+        (
+            BigInteger(),
+            cosid_default("ticket"),
+            "must hand out int, the type of the column, not str",
+        ),
+        (String(20), cosid_default("order"), "must hand out str, the type of the column, not int"),
+        (
+            String(20),
+            cosid_default(Counter()),
+            "must hand out str, the type of the column, not int",
+        ),
     ):
         table = Table("k", MetaData(), Column("k", column_type, default=default), Column("n", Text))
         async with engine.begin() as connection:
             await connection.run_sync(table.metadata.create_all)
-            with pytest.raises(InvalidArgumentError, match=rf"the generator of k\.k is .*{said}"):
+            with pytest.raises(InvalidArgumentError, match=rf"the generator of k\.k .*{said}"):
                 await connection.execute(table.insert(), {"n": "a"})
     assert (asked.steps("t"), asked.steps("order")) == ([], [])
 
@@ -489,8 +501,8 @@ async def test_a_converted_column_is_a_number_in_the_database(
         assert raw.scalars().all() == [1, 255, 256]
         for wrong, said in {
             "ff": "begins with x",
-            7.5: "a text, as 'x2a'",
-            "x0F": "written in full, as 'x2a'",
+            7.5: "a text such as 'x2a'",
+            "x0F": "a full text such as 'x2a'",
         }.items():
             with pytest.raises(InvalidIdError, match=said):
                 await session.execute(
@@ -596,7 +608,9 @@ async def test_a_mixin_without_a_name_says_so() -> None:
     class Nameless(DeclarativeBase):
         pass
 
-    with pytest.raises(InvalidArgumentError, match=r"__cosid__ of .*Vague is None"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"__cosid__ of .*Vague must be a generator's name"
+    ):
 
         class Vague(SegmentPrimaryKey, Nameless):  # pyright: ignore[reportUnusedClass]
             __table__ = Table("vague", Nameless.metadata, Column("n", BigInteger))

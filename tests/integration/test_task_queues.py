@@ -19,7 +19,13 @@ from tests.servers import ValkeyServer, wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.stress]
 
 PAGE = ROOT / "docs" / "howto" / "task-queues.md"
-FILES = {b.title: b.source for b in blocks(PAGE) if b.title}
+API = ROOT / "docs" / "reference" / "api" / "integrations.md"  # has the asynchronous actors
+FILES = {
+    b.title: b.source
+    for page in (PAGE, API)
+    for b in blocks(page)
+    if b.title and "/" not in b.title
+}
 URL = "redis://localhost:6379/0"
 TASKS = 200
 

@@ -120,7 +120,7 @@ async def test_what_a_check_reads(engine: AsyncEngine, execute: Execute) -> None
     a, b, c, d = await store.examine()
     assert (a.stored, a.next_id, a.problems) == (3000, 5001, ())
     assert a.meaning == "the base of the last range handed out, whose ids lie above it"
-    assert b.problems == ("value is 4000, 0 modulo 2000; of index 1 it has to be 1000",)
+    assert b.problems == ("value is 4000, 0 modulo 2000; for index 1 it must be 1000",)
     assert c.problems == (f"value is {HIGHEST + 1}, above TDDL's limit of 2^63-1-10^8",)
     assert d.problems == ("value is -1, no number from 0 to 2^63-1",)
     assert {each.next_id for each in (b, c, d)} == {None}
@@ -289,7 +289,7 @@ async def test_the_order_of_the_databases_is_checked(engines: list[AsyncEngine])
     for index, engine in enumerate(engines):
         await executes(engine)(INSERT, name="order", value=1000 * index)
     turned = TddlGroupStore(engines[::-1])
-    with pytest.raises(CorruptCounterError, match=r"index 0 it has to be 0|index 1 .* 1000"):
+    with pytest.raises(CorruptCounterError, match=r"index 0 it must be 0|index 1 .* 1000"):
         await turned.segment_distributor(name="order").next_max_id(1000)
     assert [await value_of(executes(each), "order") for each in engines] == [0, 1000]
     found = [(each.name, bool(each.problems)) for each in await turned.examine()]
@@ -303,7 +303,7 @@ async def test_a_wrong_inner_step_is_seen_in_any_row(engines: list[AsyncEngine])
     for _ in range(4):
         store = TddlGroupStore(engines, inner_step=500)
         for _ in range(2):
-            with pytest.raises(CorruptCounterError, match=r"0 modulo 1000; of index 1"):
+            with pytest.raises(CorruptCounterError, match=r"0 modulo 1000; for index 1"):
                 await store.segment_distributor(name="order").next_max_id(500)
     assert [await value_of(executes(each), "order") for each in engines] == [4000, 3000]
 
@@ -354,7 +354,7 @@ async def test_adjusted_by_hand_alone(engines: list[AsyncEngine]) -> None:
     """A missing row, and one with the other's numbers: above all ids, and only when told to."""
     store = TddlGroupStore(engines)
     await executes(engines[0])(INSERT, name="order", value=7000)  # of the other one
-    with pytest.raises(CorruptCounterError, match="of index 0 it has to be 0"):
+    with pytest.raises(CorruptCounterError, match="for index 0 it must be 0"):
         await store.segment_distributor(name="order").next_max_id(1000)
     for _ in range(2):
         await store.adjust("order")

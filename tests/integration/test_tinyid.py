@@ -165,8 +165,8 @@ async def test_what_a_check_reads(store: TinyidStore, execute: Execute) -> None:
     assert (b.stored, b.next_id) == (1, 3)
     assert b.meaning == "the end of the last segment, of the ids that are 1 modulo 2"
     assert c.problems == (
-        "step is 0; it has to be at least 1",
-        "remainder is 2; it has to be from 0 to 1, below delta",
+        "step is 0, but must be at least 1",
+        "remainder is 2, but must be from 0 to 1, below delta",
     )
     assert (c.next_id, d.next_id) == (None, None)
     assert d.problems == ("it is used up: 10 ids more would pass 2^63-1",)
@@ -406,7 +406,7 @@ async def test_a_group_by_address(
         with pytest.raises(InvalidArgumentError, match=r"tinyid-group\+striped:\?store=URL"):
             TinyidGroupStore.from_url(wrong)
     for bad in ("soon", "nan", "-1"):
-        with pytest.raises(InvalidArgumentError, match=f"store_timeout is '?{bad}"):
+        with pytest.raises(InvalidArgumentError, match=f"store_timeout must .*, not '?{bad}"):
             TinyidGroupStore.from_url(f"{group_url}&store_timeout={bad}")
 
 

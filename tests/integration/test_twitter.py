@@ -249,5 +249,5 @@ async def test_by_url(zookeeper: ZookeeperServer, twitter: KazooClient, path: st
         with pytest.raises(UnsupportedByStoreError):
             await store.set_floor(name="a", above=1)
     assert twitter.connected
-    with pytest.raises(InvalidArgumentError, match="worker_id is 'one'"):
+    with pytest.raises(InvalidArgumentError, match=r"worker_id must .*, not 'one'"):
         TwitterStore.from_url(f"twitter+{zookeeper.url}?worker_id=one")

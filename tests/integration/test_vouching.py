@@ -248,7 +248,7 @@ async def test_a_namespace_that_vanished_is_missed(tables: Tables) -> None:
         await owner.reassert(0, now_ms=T0 + 3, fence_ms=T0 + 4)
         assert tables.holder(0) == who(0).text
         assert await take(store, 3, "other") == 1, "it has lost nothing"
-        with pytest.raises(InvalidArgumentError, match="still has some"):
+        with pytest.raises(InvalidArgumentError, match="still has machine ids"):
             await store.forget_namespace(namespace="other")
 
 

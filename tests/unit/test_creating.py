@@ -78,6 +78,8 @@ PAGES: Final = {
     "howto/test-your-code.md": "of tests",
     "howto/threads-and-celery.md": KNOWS,
     "index.md": KNOWS,
+    "reference/api/integrations.md": KNOWS,
+    "reference/api/sync.md": KNOWS,
     "reference/cli.md": TEXT,
     "tutorial.md": f"{KNOWS}; {NEW}",
 }

@@ -40,13 +40,13 @@ def test_a_pattern_is_written_as_java_writes_it(pattern: str, text: str, width: 
         ("%Y%m%d", "Java's 'yyyyMMdd'"),
         ("%y-%j %H:%M:%S.%f", "Java's 'yy-DDD HH:mm:ss.SSS'"),
         ("%Y-%W", "Java's letters"),
-        ("yyyy'MM", "quotes closed"),
-        ("yyyy[MM]", "in quotes"),
+        ("yyyy'MM", "a quote that is never closed"),
+        ("yyyy[MM]", "needs quotes around"),
         (
             "yyyyQ",
-            "D, DDD, H, HH, M, MM, SSS, d, dd, m, mm, s, ss, uuuu, yy, yyyy; other text goes",
+            "D, DDD, H, HH, M, MM, SSS, d, dd, m, mm, s, ss, uuuu, yy, yyyy; put other text",
         ),
-        ("", "as 'yyyyMMdd'"),
+        ("", "such as 'yyyyMMdd'"),
     ],
 )
 def test_an_unknown_pattern_is_refused_with_what_to_write(pattern: str, advice: str) -> None:
@@ -101,7 +101,7 @@ def test_an_offset_is_a_zone() -> None:
 @pytest.mark.parametrize("text", ["GMT+8", "UTC+08:00", "+8:00", "+845", "+24", "+", "08:00", "z"])
 def test_an_offset_with_two_meanings_is_none(text: str) -> None:
     """POSIX counts the one after a name to the west, Java to the east."""
-    with pytest.raises(InvalidArgumentError, match="zone is"):
+    with pytest.raises(InvalidArgumentError, match="zone must be"):
         resolve_zone(text)
 
 

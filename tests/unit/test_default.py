@@ -44,9 +44,7 @@ def test_what_is_no_provider_is_refused_at_once() -> None:
     wrong: tuple[Any, ...] = (None, ids, ids["order"], {}, "ids")
     for each in wrong:
         with (
-            pytest.raises(
-                InvalidArgumentError, match=r"aiocosid\.sync are used directly"
-            ) as caught,
+            pytest.raises(InvalidArgumentError, match=r"aiocosid\.sync directly") as caught,
             aiocosid.use_provider(each),
         ):
             pytest.fail("it was taken")

@@ -95,8 +95,8 @@ EVERY = [
     ForkedError("chain"),
     GeneratorMissingError("ordr", known=["order", "payment"]),
     IdOverflowError("cosid.order", limit=2**63 - 1),
-    InvalidArgumentError("step", 0, expected="at least 1"),
-    InvalidIdError("id", -1, expected="an integer from 0"),
+    InvalidArgumentError("step", 0, "must be at least 1"),
+    InvalidIdError("id", -1, "must be an integer from 0"),
     InvalidSettingsError([SettingsProblem("generators.order.step", "is 0", "ids.toml")]),
     LayoutExpiredError("uid-generator", last_instant="2024-11-20T13:24:15Z", remedy="take another"),
     MachineBitsMismatchError("cosid", bits=8, found=10),
@@ -238,14 +238,21 @@ def test_the_way_out_is_in_the_sentence() -> None:
 # What an operator or a programmer can do begins with a verb; a new one is added here by hand.
 VERB = re.compile(
     r"(add|advance|allow|ask|await|build|check|choose|close|connect|correct|create|define|delete|"
-    r"fork|free|give|install|leave|let|look|make|mark|mend|mount|move|name|open|pass|raise|read|remove|"
-    r"repair|restart|restore|return|run|set|spawn|start|stop|switch|take|trust|try|update|use|wait)\b|"
-    r"it has to be |if "  # "if that was this process's former session, wait ..."
+    r"fork|free|give|install|leave|let|look|make|mark|mend|mount|move|name|open|pass|put|raise|read|remove|"
+    r"repair|restart|restore|return|run|set|share|spawn|start|stop|switch|take|trust|try|update|use|"
+    r"wait|write)\b|did you mean '|if "  # "if that was this process's former session, wait ..."
+)
+
+# The rule for an argument is the predicate of a sentence; a new one is added here by hand.
+RULE = re.compile(
+    r"(must (be|have|make|give|group|grant|begin|look|fit|hand|name|outlive|tell|yield|all be)|"
+    r"cannot (be|have)|requires|needs|lacks|goes (together with|without)|has|shows|still has|"
+    r"is (an|given|not|of|on|open|required|the|written)|was taken)\b"
 )
 
 
 def begins_with_a_verb(remedy: str) -> bool:
-    return VERB.match(remedy) is not None
+    return VERB.match(remedy) is not None or RULE.match(remedy) is not None
 
 
 @every_error
@@ -293,7 +300,64 @@ def test_wherever_a_remedy_is_written_it_says_what_to_do() -> None:
     of_errors = [m for m in load().values() if not m.path.startswith(others)]
     found = [text for module in of_errors for text in remedies(module.tree)]
     assert len(found) > 90, "the test sees them"
-    assert [text for text in found if not begins_with_a_verb(text)] == []
+    assert [text for text in found if not VERB.match(text)] == []
+
+
+def rules(tree: ast.AST) -> Iterator[str]:
+    """The rules with which a module raises errors of arguments; ``{}`` where a value comes in."""
+    for node in ast.walk(tree):
+        values: list[ast.expr] = []
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in RAISED:
+            values = node.args[2:]
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "rule":
+            values = [node.value]
+        for value in values:
+            parts = value.values if isinstance(value, ast.JoinedStr) else [value]
+            text = "".join(
+                str(each.value) if type(each) is ast.Constant else "{}" for each in parts
+            )
+            if text.strip("{}"):
+                yield text
+
+
+RAISED = {"InvalidArgumentError", "InvalidIdError", "self.refused", "spec.refused", "SPEC.refused"}
+
+
+def test_wherever_an_argument_is_refused_its_rule_is_a_predicate() -> None:
+    """What it must be, or what is wrong, perhaps why, and behind a semicolon what to do."""
+    found = [text for module in load().values() for text in rules(module.tree)]
+    assert len(found) > 300, "the test sees them"
+    assert [text for text in found if not RULE.match(text)] == []
+    advice = [text.partition("; ")[2] for text in found if "; " in text]
+    assert len(advice) > 40, "the test sees it"
+    assert [
+        text for text in advice if not (VERB.match(text) or text.startswith("it must be"))
+    ] == []
+    assert [text for text in found if re.search(r"; .*; |[.:;] *$|ha(s|ve) to ", text)] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "rule", "said"),
+    [
+        (0, "must be at least 1", "x must be at least 1, not 0"),
+        (0, "must be 1: there is one", "x must be 1, not 0: there is one"),
+        (0, "must be 1; take y", "x must be 1, not 0; take y"),
+        (0, "must be 1: there is one; take y", "x must be 1, not 0: there is one; take y"),
+        (None, "must be a text", "x must be a text, not None"),
+        ("...", "must be a text", "x must be a text"),
+        ("a", "requires y", "x 'a' requires y"),
+        ("a", "has one character; take y", "x 'a' has one character; take y"),
+        (None, "is required", "x is required"),
+        ("...", "requires y", "x requires y"),
+    ],
+)
+def test_the_sentence_of_an_argument(value: object, rule: str, said: str) -> None:
+    """It has the value where there is one to show, and ends with what to do, or with the rule."""
+    error = InvalidArgumentError("x", value, rule)
+    assert (str(error), error.rule) == (said, rule)
+    assert error.remedy == (rule.partition("; ")[2] or error.remedy)
+    assert said.endswith(error.remedy)
+    assert error.remedy
 
 
 def test_a_quoted_cause_keeps_its_remedy_at_the_end() -> None:
@@ -372,8 +436,8 @@ def test_a_mistake_is_named_where_it_was_made(call: Callable[[], object], said: 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("kind", "chian", "is 'chian'; .*did you mean 'chain'?"),
-        ("converter", "radix26", "is 'radix26'; .*did you mean 'radix62'?"),
+        ("kind", "chian", "must .*, not 'chian'; did you mean 'chain'?"),
+        ("converter", "radix26", "must .*, not 'radix26'; did you mean 'radix62'?"),
     ],
 )
 def test_a_setting_that_is_nearly_right(key: str, value: str, said: str) -> None:
@@ -439,6 +503,6 @@ def test_facts_are_attributes() -> None:
 def test_a_long_value_is_cut_in_the_sentence() -> None:
     """It may be what a client sent; the facts have it whole."""
     for value, shown in (("x" * 98, f"'{'x' * 98}'"), ("x" * 5000, f"'{'x' * 99}...")):
-        error = InvalidArgumentError("id", value, expected="short")
-        assert str(error) == f"id is {shown}; it has to be short"
+        error = InvalidArgumentError("id", value, "must be short")
+        assert str(error) == f"id must be short, not {shown}"
         assert error.value is value

@@ -248,9 +248,9 @@ def test_settings_of_a_start_without_the_registry() -> None:
     place = "ip=10.0.0.1&port=8080&state_dir=%2Fvar%2Flib%2Fa%20b&offline=3600"
     assert store_of(mysql, **about) == f"leaf-workerid+{DB}?{place}"
     for mode in ("zk_recycle", "local"):
-        with pytest.raises(InvalidArgumentError, match=f"left out for mode {mode}"):
+        with pytest.raises(InvalidArgumentError, match=f"cannot be used in mode {mode}"):
             store_of({**ZK, "leaf.snowflake.mode": mode}, **about)
-    with pytest.raises(InvalidArgumentError, match=r"leaf_dir .* left out for mode mysql"):
+    with pytest.raises(InvalidArgumentError, match=r"leaf_dir .* cannot be used in mode mysql"):
         store_of(mysql, leaf_dir="/tmp")  # noqa: S108 - Java's
 
 

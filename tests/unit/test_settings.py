@@ -121,19 +121,19 @@ datetime-interval-unit = "MONTHS"
 def test_everything_wrong_is_told_at_once(write: Write) -> None:
     """Keys, types and combinations, each with its place."""
     expected = {
-        "store": "without the option 'sockettimeout'",
+        "store": "url cannot have the option 'sockettimeout'",
         "safe_distance": "is no key here; known are close_timeout, create, generators",
-        "generators.order.step": "is '10'; it has to be a valid integer",
+        "generators.order.step": "must be a valid integer, not '10'",
         "generators.order.safe-distance": "did you mean safe_distance?",
-        "generators.bill.kind": "is 'chian'; it has to be one of 'segment', 'chain'",
-        "generators.nothing.kind": "is missing; it has to be one of 'segment', 'chain'",
-        "generators.event.layout": "is 'cosid_ms'; it has to be one of cosid-ms",
-        "generators.second.layout.epoch": "in seconds it would be 1577203200000",
+        "generators.bill.kind": "must be one of 'segment', 'chain'",
+        "generators.nothing.kind": "is required; give one of 'segment', 'chain'",
+        "generators.event.layout": "must be one of 'cosid-ms'",
+        "generators.second.layout.epoch": "give 1577203200000 if this is in seconds",
         "generators.small": "of 3 bits in namespace 'cosid', where generators.token takes",
         "generators.small.limit": "ends at 2147483647",
         "generators.small.converter.group_prefix": "",
         "generators.small.converter.zone": "",
-        "generators.daily.zone": "is 'Mars'",
+        "generators.daily.zone": "not 'Mars'",
         "sharding.half.mod": "",
         "sharding.half.logic-name-prefix": "",
         "sharding.time.sharding-suffix-pattern": "Java's 'yyyyMM'",
@@ -157,7 +157,7 @@ def test_a_generator_without_a_store_or_twice(write: Write) -> None:
     [found] = refused(write(twice))
     assert "which [share] describes already" in found
     [found] = refused(write('stores = "redis://:s3cret@h/0"\n'))
-    assert found == "ids.toml: stores: has to be a table"
+    assert found == "ids.toml: stores: must be a table"
 
 
 def test_machine_ids_that_nobody_asks_for(write: Write) -> None:
@@ -243,9 +243,9 @@ def test_names_that_are_no_texts() -> None:
     chain = {"kind": "chain", "step": "x"}
     source = {"store": "memory://", 3: 4, "generators": {1: {"kind": "chain"}, "a": chain}}
     assert refused(source) == [
-        "generators.1: its name has to be a text",
-        "generators.a.step: is 'x'; it has to be a valid integer",
-        "3: its name has to be a text",
+        "generators.1: its name must be a text",
+        "generators.a.step: must be a valid integer, not 'x'",
+        "3: its name must be a text",
     ]
 
 
@@ -293,11 +293,11 @@ def test_the_environment_comes_before_the_file(
     monkeypatch.setenv("AIOCOSID_GENERATORS__ORDER__STPE", "3")
     prefix = "AIOCOSID_GENERATORS__ORDER__"
     assert refused(None) == [
-        f"{prefix}STEP: generators.order.step: is 'many'; it has to be a valid integer",
+        f"{prefix}STEP: generators.order.step: must be a valid integer, not 'many'",
         f"{prefix}STPE: generators.order.stpe: is no key here; did you mean step?",
     ]
     monkeypatch.setenv("AIOCOSID_GENERATORS", "{")
-    assert refused(None) == ["AIOCOSID_GENERATORS: generators: has to be a table, written in JSON"]
+    assert refused(None) == ["AIOCOSID_GENERATORS: generators: must be a table, written in JSON"]
 
 
 def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ def test_yes_in_a_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("maybe", "is 'maybe'; it has to be true, 1, yes, on, false, 0, no or off"),
+        ("maybe", "must be true, 1, yes, on, false, 0, no or off, not 'maybe'"),
         ("\r\n", "is empty: give it a value, or unset it"),
     ],
 )
@@ -401,15 +401,13 @@ def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.Monk
     """The error lists the words; a file has TOML's own."""
     monkeypatch.setenv("AIOCOSID_CREATE", "maybe")
     said = (
-        "is 'maybe'; it has to be true, 1, yes, on, false, 0, no, off, disposable, or the last day "
-        "to create, such as 2026-12-31"
+        "must be true, 1, yes, on, false, 0, no, off, disposable or a last day such as "
+        "2026-12-31, not 'maybe'"
     )
     assert refused(None) == [f"AIOCOSID_CREATE: create: {said}"]
     monkeypatch.delenv("AIOCOSID_CREATE")
-    expected = "False, True, 'disposable', or the last day to create, such as '2026-12-31'"
-    assert refused(write('create = "yes"\n')) == [
-        f"ids.toml: create: is 'yes'; it has to be {expected}"
-    ]
+    said = "False, True, 'disposable' or the last day to create, such as '2026-12-31'"
+    assert refused(write('create = "yes"\n')) == [f"ids.toml: create: must be {said}, not 'yes'"]
 
 
 def test_what_editors_put_around_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

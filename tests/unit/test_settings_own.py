@@ -158,7 +158,7 @@ ORDER = "generators.order"
         (settings(store=3), "store", ""),
         (settings(store=object()), "store", ""),
         (with_converter("none.such:Text"), CONVERTER, "ModuleNotFoundError"),
-        (with_converter(f"{HERE}:no_store"), CONVERTER, "what makes a converter; it made"),
+        (with_converter(f"{HERE}:no_store"), CONVERTER, "must make a converter: it made"),
         (
             with_converter({"make": DASHED, "options": {"dash": "login"}}),
             f"{CONVERTER}.make",
@@ -180,7 +180,11 @@ ORDER = "generators.order"
         (with_converter({"options": {"dash": "-"}}), f"{CONVERTER}.options", "goes with make"),
         (with_generator(), f"{ORDER}.make", "is missing"),
         (with_generator(make="none.such:Ids"), f"{ORDER}.make", "ModuleNotFoundError"),
-        (with_generator(make=f"{HERE}:no_store"), f"{ORDER}.make", "makes a generator; it made"),
+        (
+            with_generator(make=f"{HERE}:no_store"),
+            f"{ORDER}.make",
+            "must make a generator: it made",
+        ),
         (with_generator(make=f"{HERE}:foreign"), f"{ORDER}.make", "a generator of this library"),
         (with_generator(make=OWN, options={"with": 3}), f"{ORDER}.make", "argument 'with'"),
         (with_generator(make=OWN, name="x"), f"{ORDER}.name", "has no place here: make and"),
@@ -251,7 +255,7 @@ def test_a_converter_in_a_file(tmp_path: Path) -> None:
         'store = "memory:"\n[generators.order]\nkind = "chain"\nconverter = "none.such:Text"\n'
     )
     [problem] = problems(file)
-    assert problem.startswith(f"{file}: generators.order.converter: it has to be what can be ")
+    assert problem.startswith(f"{file}: generators.order.converter: must be what can be ")
 
 
 def own_generator(width: int = 3) -> StringIdGenerator:
@@ -305,5 +309,5 @@ def test_what_may_be_created_by_the_environment(
 
 @pytest.mark.parametrize("given", [1, "soon", "2026-13-01", datetime(2026, 1, 1, tzinfo=UTC)])
 def test_what_may_not_be_created(given: object) -> None:
-    with pytest.raises(InvalidSettingsError, match=r"create.*'disposable', or the last day"):
+    with pytest.raises(InvalidSettingsError, match=r"create.*'disposable' or the last day"):
         load_settings({"store": "memory://", "create": given})

@@ -24,12 +24,12 @@ REFUSED: Final = (
     ('kind = "chain"\nlimit = "int32"\nmax_id = 4294967296', "max_id", "above the limit"),
     ('kind = "chain"\noffset = 50\nmax_id = 50', "offset", "below max_id, 50"),
     ('kind = "chain"\noffset = 3_000_000_000\nlimit = "int32"', "offset", "2147483647"),
-    ('kind = "chain"\nstore = "mian"', "store", "or a name in [stores], which has none"),
+    ('kind = "chain"\nstore = "mian"', "store", "is no name in [stores], which has none"),
     ('kind = "segment"\nsafe_distance = 3', "safe_distance", "is no key here"),
-    ('kind = "chain"\nstep = true', "step", "has to be a valid integer"),
-    ('kind = "chain"\nttl = inf', "ttl", "has to be a finite number"),
+    ('kind = "chain"\nstep = true', "step", "must be a valid integer"),
+    ('kind = "chain"\nttl = inf', "ttl", "must be a finite number"),
     ('kind = "chain"\nnamespace = ""', "namespace", "at least 1 character"),
-    ("kind = 3", "kind", "has to be one of"),
+    ("kind = 3", "kind", "must be one of"),
     ('kind = "leaf_segment"\nprefetch_at = 1', "prefetch_at", ""),
     ('kind = "leaf_segment"\nsafe_distance = 2', "safe_distance", ""),
     (f"{SEGMENTS}safe_distance = 2", "safe_distance", "group_kind = 'chain'"),
@@ -42,20 +42,20 @@ REFUSED: Final = (
     (f'{DAILY}zone = "UTC"\nstrict = true', "strict", "False for chains"),
     ('kind = "chain"\nstrict = true', "strict", ""),
     # Groups.
-    (DAILY, "zone", "is missing; it has to be given with group_by = 'day'"),
-    (BY_KEY, "key", "is missing; it has to be given with group_by = 'key'"),
+    (DAILY, "zone", "is required with group_by = 'day'"),
+    (BY_KEY, "key", "is required with group_by = 'key'"),
     (f'{BY_KEY}key = "none.such:key"', "key", "ModuleNotFoundError: No module named 'none'"),
     (f'{BY_KEY}key = "json:no"', "key", "AttributeError: module 'json' has no attribute 'no'"),
-    (f'{BY_KEY}key = ":no"', "key", "as 'package.module:name'; ValueError"),
-    (f'{BY_KEY}key = "sys:path"', "key", "it has to be callable"),
-    (f'{BY_KEY}key = "json:dumps"\nzone = "UTC"', "zone", "left out: it goes with"),
-    (f'{BY_KEY}key = "json:dumps"\npattern = "yyyy"', "pattern", "left out: it goes with"),
+    (f'{BY_KEY}key = ":no"', "key", "as 'package.module:name': ValueError"),
+    (f'{BY_KEY}key = "sys:path"', "key", "must be callable"),
+    (f'{BY_KEY}key = "json:dumps"\nzone = "UTC"', "zone", "requires group_by"),
+    (f'{BY_KEY}key = "json:dumps"\npattern = "yyyy"', "pattern", "requires group_by"),
     (f'{BY_KEY}key = "json:dumps"\nmax_groups = 0', "max_groups", "greater than or equal to 1"),
     # Converters and texts.
     ('kind = "chain"\nconverter = "friendly"', "converter", "shows the time of a Snowflake"),
     ('kind = "chain"\nconverter = "sharded"', "converter", "shard of kind = 'sharded'"),
-    ('kind = "chain"\nconverter = "opaque"', "converter.key", "given for opaque ids"),
-    ('kind = "chain"\nconverter.type = ["x"]', "converter.type", "has to be 'to-string'"),
+    ('kind = "chain"\nconverter = "opaque"', "converter.key", "is required for opaque ids"),
+    ('kind = "chain"\nconverter.type = ["x"]', "converter.type", "must be 'to-string'"),
     (
         'kind = "chain"\nconverter = {type = "to-string", pad_start = true}',
         "converter.char_size",
@@ -67,17 +67,25 @@ REFUSED: Final = (
         "goes with type",
     ),
     ('kind = "cosid_text"\nconverter = "radix62"', "converter", "text writes the ids"),
-    ('kind = "cosid_text"\ntext = "friendly"', "zone", "given for friendly text"),
-    ('kind = "cosid_text"\nzone = "UTC"', "zone", "goes with text = 'friendly'"),
+    ('kind = "cosid_text"\ntext = "friendly"', "zone", "is required for friendly text"),
+    ('kind = "cosid_text"\nzone = "UTC"', "zone", "requires text = 'friendly'"),
     # Layouts, and what goes with Snowflakes.
     ('kind = "snowflake"\nlayout = "uid-generator"', "layout", "ended"),
-    ('kind = "snowflake"\nlayout.epoch = 1', "layout.timestamp_bits", "given, as"),
-    ('kind = "snowflake"\nlayout = {name = "leaf", unit = "ms"}', "layout.unit", "left out"),
-    ('kind = "snowflake"\nconverter = {type = "radix62", char_size = 5}', "converter", "id is"),
+    ('kind = "snowflake"\nlayout.epoch = 1', "layout.timestamp_bits", "is required; give all of"),
+    (
+        'kind = "snowflake"\nlayout = {name = "leaf", unit = "ms"}',
+        "layout.unit",
+        "cannot be combined with name",
+    ),
+    (
+        'kind = "snowflake"\nconverter = {type = "radix62", char_size = 5}',
+        "converter",
+        "id must be",
+    ),
     *(
         (f'kind = "snowflake"\nsequence_reset_threshold = {wrong}', "sequence_reset_threshold", end)
         for wrong in ('"None"', '"nine"', -2, "true", 1.5)
-        for end in ("it has to be an integer of -1 or more, or 'none'",)
+        for end in ("must be an integer of -1 or more, or 'none'",)
     ),
     (
         'kind = "snowflake"\nsequence_reset_threshold = 4096',
@@ -91,8 +99,16 @@ REFUSED: Final = (
     ('kind = "snowflake"\n[machine]\nmachine_id = 3', "machine.machine_id", "source = 'manual'"),
     ('kind = "snowflake"\n[machine]\npod_name = "shop-1"', "machine.pod_name", ""),
     ('kind = "snowflake"\n[machine]\nsource = "manual"', "machine.machine_id", "is missing"),
-    ('kind = "snowflake"\n[machine]\nlead = 900', "machine.lead", "is 900.0; it has to be seconds"),
-    ('kind = "snowflake"\n[machine]\nregion = 1', "machine.region", "only if, region_bits is"),
+    (
+        'kind = "snowflake"\n[machine]\nlead = 900',
+        "machine.lead",
+        "of 60 s and at most 270 s (0.9 of the safe guard), not 900.0",
+    ),
+    (
+        'kind = "snowflake"\n[machine]\nregion = 1',
+        "machine.region",
+        "goes together with region_bits",
+    ),
     ('kind = "snowflake"\n[machine]\nregion = 4\nregion_bits = 2', "machine.region", "from 0 to 3"),
     ('kind = "snowflake"\n[machine]\nregion = 1\nregion_bits = 10', "machine.region_bits", "below"),
     (
@@ -102,7 +118,7 @@ REFUSED: Final = (
     ),
     *(
         (f'kind = "snowflake"\n[machine]\nsafe_guard = {wrong}', "machine.safe_guard", said)
-        for wrong, said in ((0, "is 0"), ("-inf", "is -inf"), ("nan", "is nan"))
+        for wrong, said in ((0, "not 0"), ("-inf", "not -inf"), ("nan", "not nan"))
     ),
     *(
         (f'kind = "snowflake"\n[machine]\n{key} = inf', f"machine.{key}", "")
@@ -134,10 +150,10 @@ REFUSED: Final = (
     (f'{INT32}"chain"\ninner.setp = 3', "inner.setp", "did you mean step?"),
     (f'{INT32}"chain"\ninner.step = 0', "inner.step", "greater than or equal to 1"),
     (f'{INT32}"chain"\ninner.converter = "radix62"', "inner.converter", "no place"),
-    (f'{INT32}"cosid_text"', "inner.kind", "it has to be one of 'segment', 'chain'"),
-    (f'{INT32}"snowflake"\ninner.layout = "no"', "inner.layout", "it has to be one of"),
+    (f'{INT32}"cosid_text"', "inner.kind", "must be one of 'segment', 'chain'"),
+    (f'{INT32}"snowflake"\ninner.layout = "no"', "inner.layout", "must be one of"),
     (f'{INT32}"snowflake"', "inner", "the highest one that fits is 2147483647"),
-    (f'{INT32}"cached_snowflake"\ninner.max_borrow = 400', "inner.max_borrow", "it has to be"),
+    (f'{INT32}"cached_snowflake"\ninner.max_borrow = 400', "inner.max_borrow", "must be"),
     ('kind = "uncertainty"\ninner.kind = "chain"', "bits", "is missing"),
     ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
     # Sharded and remote ids.
@@ -145,7 +161,7 @@ REFUSED: Final = (
     (
         'kind = "sharded"\nkey = "order<second>"\nstore = "sqlite:///x"',
         "key",
-        "only Redis and Valkey",
+        "requires Redis or Valkey",
     ),
     (f'kind = "sharded"\nepoch = 4_000_000_000\n{REDIS}', "epoch", ""),
     (f"{SHARDED}sequence_bits = 30", "", "bits"),

@@ -63,7 +63,7 @@ def test_a_new_token_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_token_of_an_unknown_verb() -> None:
-    with pytest.raises(InvalidArgumentError, match="one of ids, segments"):
+    with pytest.raises(InvalidArgumentError, match="one of 'ids', 'segments'"):
         token_table(SECRET, name="shop", scopes=["everything"])
 
 

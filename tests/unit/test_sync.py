@@ -258,7 +258,7 @@ def test_the_last_ids_are_handed_out_too(make: Make) -> None:
 def test_wrong_arguments_are_named_at_once(make: Make) -> None:
     orders = make(Store())
     for n in (0, -1, True, 2.0, 10**8):
-        with pytest.raises(InvalidArgumentError, match="n is"):
+        with pytest.raises(InvalidArgumentError, match="n must be"):
             orders.next_ids(n)  # type: ignore[arg-type]  # the point
     ids = sync.connect("memory://")
     wrong: tuple[Callable[[], object], ...] = (

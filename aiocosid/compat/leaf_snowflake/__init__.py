@@ -1,8 +1,8 @@
-"""Leaf's snowflakes: its registries of worker ids, its keys, and what it prints of an id.
+"""Leaf's snowflakes: its registries of worker ids, its configuration keys, and its decoded ids.
 
-Here is its mode ``local``; `zookeeper` has ``zk_normal`` and ``zk_recycle``, `mysql` the table
-``leaf_workerid_alloc``.  The ids are made by `SnowflakeId` with ``layout=LEAF`` and
-``random_start=100``; for another ``twepoch``, with a layout of 41, 10 and 12 bits from it.
+This package has the mode ``local``; `zookeeper` has ``zk_normal`` and ``zk_recycle``, and `mysql`
+has the table ``leaf_workerid_alloc``.  Create ids with `SnowflakeId`, ``layout=LEAF`` and
+``random_start=100``; for another ``twepoch``, use a layout of 41, 10 and 12 bits with that epoch.
 """
 
 from __future__ import annotations

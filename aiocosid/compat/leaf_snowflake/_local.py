@@ -34,7 +34,7 @@ __all__ = ("LeafLocalStore",)
 
 
 class _Local(ManualMachineIdDistributor):
-    """The worker id of an address in the map, locked, with Leaf's state file."""
+    """The locked worker id of an address in the map, with Leaf's state file."""
 
     def __init__(self, number: int, name: str, address: LeafAddress, directory: Path) -> None:
         self._address, self._floor_ms, self._directory = address, -1, directory
@@ -42,7 +42,7 @@ class _Local(ManualMachineIdDistributor):
             number,
             namespace=f"leaf.{name}"[:91],
             instance_id=InstanceId(str(address)),
-            state_dir=directory.parent,  # of all ports: maps may disagree
+            state_dir=directory.parent,  # shared by all ports, because maps may disagree
             interval=INTERVAL,
         )
 
@@ -54,7 +54,7 @@ class _Local(ManualMachineIdDistributor):
             MachineIdInUseError: another object or process on this host holds it.
             CorruptMachineStateError: a file is damaged.
             StoreError: a file names another number, or cannot be read or written.
-            ForkedError: the number is the parent's.
+            ForkedError: the number belongs to the parent process.
         """
         grant = await super().distribute(bits, now_ms=now_ms, latest_ms=latest_ms)
         try:
@@ -66,18 +66,18 @@ class _Local(ManualMachineIdDistributor):
         return MachineGrant(grant.machine_id, self._floor_ms)
 
     async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
-        """Raise the fence, and the time in Leaf's file; neither is lowered by this.
+        """Raise the fence, and the time in Leaf's file; neither is ever lowered here.
 
         Raises:
-            MachineIdLostError: it is not locked by this object.
+            MachineIdLostError: this object has not locked the number.
             StoreError: a file names another number, or cannot be written.
-            ForkedError: the number is the parent's.
+            ForkedError: the number belongs to the parent process.
         """
         await super().renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)
         await in_thread(partial(self._write_all, max(now_ms, fence_ms), may_lower=False))
 
     async def release(self, machine_id: int, *, last_ms: int) -> None:
-        """Lower the time to the last that was used, and unlock; nothing if it is not ours.
+        """Lower the time to the last one used, and unlock; do nothing if the number is not ours.
 
         Raises:
             StoreError: a file cannot be written.
@@ -91,10 +91,10 @@ class _Local(ManualMachineIdDistributor):
             await in_thread(partial(self._write_all, least, may_lower=True))
         await super().release(machine_id, last_ms=last_ms)
 
-    # In a worker thread, as it blocks.
+    # Blocking methods, which run in a worker thread.
 
     def _read_all(self) -> dict[str, int]:
-        """Return the times of the files that there are, by name."""
+        """Return the times in the existing files, by name."""
         found: dict[str, int] = {}
         for name in (JSON, PROPERTIES):
             path = self._directory / name
@@ -109,7 +109,7 @@ class _Local(ManualMachineIdDistributor):
         return found
 
     def _write_all(self, time_ms: int, *, may_lower: bool) -> None:
-        """Write the files that there are, or the fork's, if the number is locked."""
+        """Write the existing files, or the fork's file, if the number is locked."""
         if not self._held._lock.is_intact():
             return
         for name, found_ms in (self._read_all() or {JSON: -1}).items():
@@ -122,12 +122,12 @@ class LeafLocalStore(WorkerIdStore):
     """The worker id of an address in ``leaf.snowflake.local.workIdMap``, with Leaf's state file.
 
     The map decides.  A file with another number is an error; in the fork it would override the map.
-    The file's time is the floor, and is raised every 3 s to the time up to which ids may be issued.
+    The file's time is the floor; every 3 s it is raised to the time up to which ids may be issued.
 
-    A second process of this ``name`` and host with the same number gets `MachineIdInUseError`, on
-    any port; the lock and the fence are in the directory above the file's.  Other hosts are not
-    checked: make sure that all maps are equal.  Old nodes do not lock: stop the one of this address
-    first.
+    A second process with this ``name`` and number on this host gets `MachineIdInUseError`, on any
+    port; the lock and the fence are in the directory above the file's directory.  Other hosts are
+    not checked, so make sure that all maps are equal.  Old nodes do not lock, so first stop the
+    node with this address.
     """
 
     scheme = "leaf-local"
@@ -146,13 +146,13 @@ class LeafLocalStore(WorkerIdStore):
         """Describe the instance; nothing is read or locked yet.
 
         Args:
-            work_id_map: the worker ids of all hosts by ``ip:port``, or the JSON of it; no number
-                twice.
+            work_id_map: the worker ids of all hosts by ``ip:port``, or its JSON; no number may
+                occur twice.
             name: Leaf's ``leaf.name``.
-            ip: this process's address; none is guessed.
-            port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
+            ip: this process's address, which is never guessed.
+            port: this process's port, 1 to 65535; Leaf's ``leaf.snowflake.port``.
             directory: Java's ``java.io.tmpdir``, by default the system's directory for temporary
-                files.  The system may empty it when it starts, and then the floor is lost.
+                files.  The system may empty that directory when it starts; then the floor is lost.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the map lacks the address.
@@ -165,42 +165,42 @@ class LeafLocalStore(WorkerIdStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Describe it by a URL; nothing is read yet.
+        """Describe the instance with a URL; nothing is read yet.
 
         Args:
-            url: the directory, and the rest in its query, percent-encoded:
+            url: the directory, with all else in the query, percent-encoded:
                 ``leaf-local+file:///tmp?name=shop&ip=10.0.0.1&port=8080&map={"10.0.0.1:8080":1}``.
 
         Raises:
-            InvalidArgumentError: the URL is malformed, or lacks something.
+            InvalidArgumentError: the URL is malformed or incomplete.
         """
         address, options = split_options(url, cls.scheme, cls.options, needs_all=True)
         scheme, _, path = address.partition("://")
         if scheme != "file" or "?" in path:
-            expected = f"one that begins with {cls.scheme}+file://, and has no other options"
-            raise InvalidArgumentError("url", f"{cls.scheme}+...", expected=expected)
+            rule = f"must begin with {cls.scheme}+file:// and have no other options"
+            raise InvalidArgumentError("url", f"{cls.scheme}+...", rule)
         return cls(options.pop("map"), directory=unquote(path) or None, **options)
 
 
 def directory_of(root: str | os.PathLike[str], name: str, address: LeafAddress) -> Path:
-    """Return where Leaf's files of a port lie below Java's ``java.io.tmpdir``."""
+    """Return the directory of Leaf's files for a port, under Java's ``java.io.tmpdir``."""
     return Path(root) / check_leaf_name(name) / "leafconf" / address.port
 
 
 def _number_of(work_id_map: Mapping[str, int] | str, address: LeafAddress) -> int:
-    """Return the number of an address, if the map is one."""
+    """Return the number of an address, if the argument is a valid map."""
     found: Any = work_id_map
     with suppress(ValueError):
         found = json.loads(found, object_pairs_hook=_unique) if isinstance(found, str) else found
     table: Mapping[Any, Any] = found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-    expected = 'each "ip:port" once with a number from 0 on, and no number twice'
+    rule = 'must give each "ip:port" once a number from 0 on, and no number twice'
     numbers = [each for each in table.values() if type(each) is int and each >= 0]
     keys = [key for key in table if isinstance(key, str) and re.fullmatch(r".+:[0-9]{1,5}", key)]
     is_sound = table and len({*numbers}) == len(keys) == len(table)
     if not is_sound or str(address) not in table:
         if is_sound:
-            expected = f"one that has {str(address)!r}, which is this process"
-        raise InvalidArgumentError("work_id_map", work_id_map, expected=expected)
+            rule = f"has no number for {str(address)!r}, which is this process; add it"
+        raise InvalidArgumentError("work_id_map", work_id_map, rule)
     return int(table[str(address)])
 
 
@@ -210,22 +210,22 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-JSON: Final = "workerID.json"  # the fork's, of its mode local
-PROPERTIES: Final = "workerID.properties"  # Leaf's own, of its mode with ZooKeeper
+JSON: Final = "workerID.json"  # the fork's file in mode local
+PROPERTIES: Final = "workerID.properties"  # Leaf's own file in its mode with ZooKeeper
 STORE: Final = "leaf's state file"
 EXPECTED: Final = "a worker id, and a time in milliseconds since 1970"
 
 
 def read_file(path: str, name: str, text: str) -> tuple[int, int]:
-    """Return the worker id that a file names, and its time; -1 where there is none.
+    """Return the worker id in a file, and its time; -1 for a missing value.
 
     Args:
-        path: where it lies, for an error.
+        path: the file's path, for errors.
         name: `JSON` or `PROPERTIES`.
-        text: what is in it.
+        text: the file's content.
 
     Raises:
-        CorruptMachineStateError: it is damaged.
+        CorruptMachineStateError: the file is damaged.
     """
     worker_id: Any = None
     timestamp: Any = None
@@ -237,7 +237,7 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
             lines = (line.strip() for line in text.splitlines())
             pairs = (line.partition("=") for line in lines if line and line[0] not in "#!")
             fields = {key.strip(): value.strip() for key, _, value in pairs}
-            # Leaf's has no time.
+            # Leaf's own file has no time.
             worker_id, timestamp = int(fields["workerID"]), int(fields.get("maxTimestamp", "-1"))
     is_sound = type(worker_id) is int and worker_id >= 0 and type(timestamp) is int
     if not is_sound or not -1 <= timestamp < MAX_MS:
@@ -246,18 +246,18 @@ def read_file(path: str, name: str, text: str) -> tuple[int, int]:
 
 
 def record_of_leaf(directory: Path, offline: float) -> RestartRecord | None:
-    """Return the record of an address by what the fork's ``zk_normal`` has left; blocks.
+    """Return an address's record from the file that the fork's ``zk_normal`` left; blocks.
 
-    None where it proves nothing: Leaf's own file has no time, and Leaf servers that start at once
-    on an empty registry all take number 0.
+    It returns None if the file proves nothing: Leaf's own file has no time, and Leaf servers that
+    start at the same time on an empty registry all take number 0.
 
     Args:
-        directory: where the file is.
-        offline: seconds for which ids may be issued by it.
+        directory: the directory of the file.
+        offline: seconds for which ids may be issued based on the record.
 
     Raises:
-        CorruptMachineStateError: it is damaged.
-        StoreError: it cannot be read.
+        CorruptMachineStateError: the file is damaged.
+        StoreError: the file cannot be read.
     """
     path = directory / PROPERTIES
     text = read_text(path)
@@ -269,24 +269,25 @@ def record_of_leaf(directory: Path, offline: float) -> RestartRecord | None:
 
 
 def leave_to_leaf(directory: Path, address: LeafAddress, worker_id: int, until_ms: int) -> None:
-    """Replace what a Leaf node of the address starts by if ZooKeeper does not answer it; blocks.
+    """Replace the file with which a Leaf node starts if ZooKeeper does not answer; blocks.
 
-    Leaf reads the number.  The fork also reads the time, fails without one, and waits for it.
+    Leaf reads the number.  The fork also reads the time: it fails without one, and waits until it
+    has passed.
 
     Args:
-        directory: where the file is.
-        address: whose it is.
+        directory: the directory of the file.
+        address: the address of the node.
         worker_id: its number in ZooKeeper.
         until_ms: the time up to which ids may be issued.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
     write_text(directory / PROPERTIES, written(PROPERTIES, address, worker_id, until_ms))
 
 
 def written(name: str, address: LeafAddress, worker_id: int, timestamp: int) -> str:
-    """Return the text of a file, in its own shape."""
+    """Return the text of a file, in the file's own format."""
     if name == PROPERTIES:
         return f"workerID={worker_id}\nmaxTimestamp={timestamp}\n"
     fields = {"ip": address.ip, "port": address.port, "workId": worker_id, "timestamp": timestamp}

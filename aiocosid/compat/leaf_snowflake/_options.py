@@ -1,5 +1,6 @@
-"""The options of the registries in which an address keeps its worker id.  Pure."""
-# Without "from __future__ import annotations": the bounds of options are there at run time.
+"""The options of the registries in which an address keeps its worker id.  No I/O."""
+# This module does without "from __future__ import annotations", because the bounds of options are
+# needed at run time.
 
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,15 @@ class LeafOptions(RestartOptions):
     """The options of `LeafWorkerIdStore`.
 
     Attributes:
-        state_dir: a directory on the machine's own disk: after a crash and a start on the same
-            machine the address does not wait for its time.
-        offline: seconds without the registry for which ids may be issued, also by a process that
-            starts on the same machine; 0, or above 3.  It needs ``state_dir``, and `from_url`.
-            The stored time is as far ahead, also after an orderly end: for so long a start of this
-            address elsewhere has to wait, and a Leaf node refuses to start.
-        ip: this process's address, at most 94 characters; none is guessed.  Any text that no other
-            process uses, such as a pod's stable name, works as well.
-        port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
+        state_dir: a directory on the machine's own disk.  With it, the address need not wait for
+            its stored time after a crash and a start on the same machine.
+        offline: seconds for which ids may be issued without the registry, also by a process that
+            starts on the same machine; 0, or above 3.  It needs ``state_dir`` and `from_url`.  The
+            stored time is ahead by as much, even after an orderly end.  During that time, a start
+            of this address on another machine must wait, and a Leaf node refuses to start.
+        ip: this process's address, at most 94 characters; it is never guessed.  Any text that no
+            other process uses also works, for example a pod's stable name.
+        port: this process's port, 1 to 65535; Leaf's ``leaf.snowflake.port``.
     """
 
     ip: str
@@ -35,14 +36,14 @@ class LeafZkOptions(LeafOptions):
 
     Attributes:
         name: Leaf's ``leaf.name``.
-        leaf_dir: Java's ``java.io.tmpdir``: each renewal also writes the worker id and the time to
-            the fork's ``workerID.properties`` there, by which a Leaf node that takes the address
-            back starts without ZooKeeper.  If it cannot be written, the renewal fails.  With
-            ``offline`` it is read, too: where this address has no record in ``state_dir``, the
-            first start without ZooKeeper takes the number from it, and begins above its time, for
-            ``offline`` seconds.  Nobody confirms that: use it only for an address that is this
-            host's own, and whose Leaf node has ended.  A file without a time is not read, nor one
-            with number 0.
+        leaf_dir: Java's ``java.io.tmpdir``.  Each renewal also writes the worker id and the time to
+            the fork's ``workerID.properties`` in it, so that a Leaf node that takes the address
+            back can start without ZooKeeper.  If the file cannot be written, the renewal fails.
+            With ``offline`` the file is also read: if this address has no record in ``state_dir``,
+            the first start without ZooKeeper takes the number from the file, and begins above its
+            time, for ``offline`` seconds.  Nothing confirms that number, so use this only for an
+            address that belongs to this host, and whose Leaf node has ended.  A file without a
+            time, or with number 0, is not read.
     """
 
     name: str

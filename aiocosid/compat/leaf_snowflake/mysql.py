@@ -1,6 +1,6 @@
 """Leaf's registry in MySQL or MariaDB: the fork's mode ``mysql``, table ``leaf_workerid_alloc``.
 
-Requires the ``sqlalchemy`` extra and a driver, such as ``mysql``'s.
+Requires the ``sqlalchemy`` extra and a driver, for example from the ``mysql`` extra.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS leaf_workerid_alloc (
 
 _READ: Final = "SELECT id, max_timestamp, ip_port FROM leaf_workerid_alloc WHERE "
 
-# 0, not NULL: a fork node that starts under the address cannot read that.
+# The time is 0 and not NULL, because a fork node that starts with this address cannot read NULL.
 _INSERT: Final = """
 INSERT INTO leaf_workerid_alloc (ip, port, ip_port, max_timestamp, create_time, update_time)
 VALUES (:ip, :port, :address, 0, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP)
@@ -62,21 +62,21 @@ class _Rows(Registry["SqlExecutor"]):
         super().__init__(executor, _NAMESPACE, address.instance_id, interval=INTERVAL)
         self._address = address
         if executor.dialect_name != "mysql":
-            expected = "an engine or a URL of MySQL or MariaDB, where Leaf keeps worker ids"
-            raise InvalidArgumentError("engine", executor.dialect_name, expected=expected)
+            rule = "must be on MySQL or MariaDB, where Leaf keeps worker ids"
+            raise InvalidArgumentError("engine", executor.dialect_name, rule)
 
-    async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
+    async def find(self, at: SqlExecutor, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is only one row
         rows = (await at.run(f"{_READ} ip_port = :address", address=str(self._address))).rows
         if not rows:
             await self._insert(at, bits)
-            return None  # it is claimed as any other: somebody else may have been faster
+            return None  # claimed like any other row, because another process may be faster
         entry = self._entry_of(rows[0])
         if entry.worker_id >> bits:
             raise await self._used_up(at, bits, entry.worker_id)
         return entry
 
     async def _insert(self, at: SqlExecutor, bits: int) -> None:
-        """Make our row, unless the next number would not fit."""
+        """Insert this address's row, unless the next number would not fit."""
         rows = (await at.run(_OLDEST)).rows
         if rows and int(rows[0][1]) + 1 >> bits:
             raise await self._used_up(at, bits, -1)
@@ -108,10 +108,10 @@ class _Rows(Registry["SqlExecutor"]):
         return (await at.run(_WRITE, **values)).matched == 1
 
     def _entry_of(self, row: Sequence[Any]) -> Entry:
-        """Read a row; a NULL is no time.
+        """Read a row; NULL means no time.
 
         Raises:
-            CorruptMachineStateError: it holds no worker id, or no time.
+            CorruptMachineStateError: the row has no worker id or no valid time.
         """
         worker_id, stamp = as_integer(row[0]), -1 if row[1] is None else as_integer(row[1])
         found, expected = row[1], "a max_timestamp in milliseconds since 1970"
@@ -124,11 +124,12 @@ class _Rows(Registry["SqlExecutor"]):
 
 
 class LeafWorkerIdStore(WorkerIdStore):
-    """The worker id of an address in ``leaf_workerid_alloc``: the ``id`` of its row, for good.
+    """The permanent worker id of an address in ``leaf_workerid_alloc``: the ``id`` of its row.
 
-    ``max_timestamp`` is raised every 3 s to the time up to which ids may be issued, and never
-    lowered by that; it is the floor of the next process of that address.  Fork nodes may run at the
-    same time, each with its own address.  They write their clock there; a NULL counts as no time.
+    Every 3 s ``max_timestamp`` is raised to the time up to which ids may be issued, and never
+    lowered by that; it is the floor for the next process with this address.  Fork nodes can run at
+    the same time, each with its own address.  They store their clock's time there; NULL counts as
+    no time.
     """
 
     scheme = "leaf-workerid"
@@ -139,15 +140,15 @@ class LeafWorkerIdStore(WorkerIdStore):
 
     @takes(LeafOptions)
     def __init__(self, engine: AsyncEngine, options: LeafOptions, /) -> None:
-        """Use your own engine, which is never closed here; nothing is sent yet.
+        """Use your own engine, which the store never closes; nothing is sent yet.
 
         Args:
-            engine: on MySQL or MariaDB.
-            options: the keyword arguments: see `LeafOptions`.
+            engine: your own engine on MySQL or MariaDB.
+            options: the keyword arguments of `LeafOptions`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the engine is another
-                database's, or yours with ``offline``.
+            InvalidArgumentError: an argument is outside its range; the engine uses another
+                database; or ``offline`` is given with your own engine.
         """
         address = LeafAddress.of(options.ip, options.port)
         self._on(_Rows(executor_on(engine), address), options)
@@ -160,7 +161,7 @@ class LeafWorkerIdStore(WorkerIdStore):
         """
         return await examine_registry(self._registry, WORKER_BITS)
 
-    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it remembers nothing
+    async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> None:  # noqa: ARG002 - it keeps no witness
         """Create ``leaf_workerid_alloc`` as the fork ships it, if it is missing.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Leaf's registries in ZooKeeper: its own, ``zk_normal``, and the fork's ``zk_recycle``.
+"""Leaf's registries in ZooKeeper: ``zk_normal``, and the fork's ``zk_recycle``.
 
 Requires the ``zookeeper`` extra.
 """
@@ -70,15 +70,15 @@ class _LeafNodes(Registry[Nodes]):
 
 
 def _as_json(**fields: str | int | None) -> bytes:
-    """Write what a node holds, as Java's mapper does."""
+    """Return a node's content in the format of Java's JSON mapper."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _payload(path: str, data: bytes) -> dict[str, Any]:
-    """Read what a node holds.
+    """Read a node's content.
 
     Raises:
-        CorruptMachineStateError: it is no JSON object.
+        CorruptMachineStateError: the content is not a JSON object.
     """
     with suppress(ValueError):
         if isinstance(found := json.loads(data), dict):
@@ -88,10 +88,10 @@ def _payload(path: str, data: bytes) -> dict[str, Any]:
 
 
 def _time_of(path: str, found: Any, *, or_none: bool = False) -> int:
-    """Read a time in milliseconds since 1970; -1 for none, where that may be.
+    """Read a time in milliseconds since 1970; -1 for a missing one, where that is allowed.
 
     Raises:
-        CorruptMachineStateError: it is none.
+        CorruptMachineStateError: the value is not a time.
     """
     if found is None and or_none:
         return -1
@@ -108,12 +108,13 @@ class _Forever(_LeafNodes):
     """``/snowflake/{leaf.name}/forever``: nodes ``{ip}:{port}-{worker id}``.
 
     Attributes:
-        directory: where Leaf's file of this address is kept as well; None to keep none.
+        directory: the directory in which Leaf's file for this address is also written; None for no
+            file.
     """
 
     directory: Path | None = None
 
-    async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is no other
+    async def find(self, at: Nodes, bits: int, now_ms: int, latest_ms: int) -> Entry | None:  # noqa: ARG002 - there is only one node
         children = _numbered(await at.children(self.folder))
         if not children and not await self._found(at):
             return None
@@ -125,7 +126,7 @@ class _Forever(_LeafNodes):
         return await self.read(at, own[0])
 
     async def _found(self, at: Nodes) -> bool:
-        """Make the registry where there is none, with its number 0 gone; False to look again."""
+        """Create a missing registry with number 0 already used; return False to look again."""
         if (await at.get(self.folder))[0] is not None:
             return True
         await at.ensure(self.namespace)
@@ -134,16 +135,17 @@ class _Forever(_LeafNodes):
         return False
 
     async def _make(self, at: Nodes, bits: int, now_ms: int) -> Entry:
-        """Make our node, claimed; one whose answer is lost is found by the next attempt."""
+        """Create and claim this address's node; the next attempt finds it if the answer is lost."""
         path, data = f"{self.folder}/{self.address}-", self._written(claim_stamp(-1, now_ms))
         number = int((await at.create_numbered(path, data))[-10:])
         if number >> bits:
-            await at.commit(("delete", self._path(number), (ANY,)))  # it is nobody's number
+            # Number 0 must belong to no address.
+            await at.commit(("delete", self._path(number), (ANY,)))
             raise await self._used_up(at, bits, number)
         return Entry(worker_id=number, owner=str(self.address))
 
     async def _used_up(self, at: Nodes, bits: int, number: int) -> LeafWorkerIdsUsedUpError:
-        """Return the error, with three addresses that were silent for longest."""
+        """Return the error, with the three addresses that have been silent for longest."""
         children = _numbered(await at.children(self.folder))
         fitting = [each for each in children if not each[0] >> bits]
         paths = [f"{self.folder}/{address}-{number:010}" for number, address in fitting]
@@ -173,11 +175,11 @@ class _Forever(_LeafNodes):
         return [found for name, read in reads if (found := await _named(name, read))]
 
     async def write(self, at: Nodes, entry: Entry, new: int) -> bool:
-        node: Node | None = entry.about  # none where it was made with its claim
+        node: Node | None = entry.about  # None if the node was created with its claim
         change = write(self._path(entry.worker_id), self._written(new), node)
         if node is not None and await at.commit(change) is None:
             return False
-        if self.directory is not None:  # no id above the file's time before this returns
+        if self.directory is not None:  # no id above the file's time is issued before this returns
             found = self.directory, self.address, entry.worker_id, new
             await in_thread(partial(leave_to_leaf, *found))
         return True
@@ -187,17 +189,17 @@ class _Forever(_LeafNodes):
 
 
 class LeafZkNormalStore(WorkerIdStore):
-    """The worker id of an address in ``/snowflake/{leaf.name}/forever``, for good.
+    """The permanent worker id of an address in ``/snowflake/{leaf.name}/forever``.
 
-    Runs on asyncio.  The node is Leaf's: ``{ip}:{port}-{10 digits}``, which are the worker id, with
-    ``{"ip":...,"port":...,"timestamp":...}``.  An address that has one keeps it.  Leaf nodes may
-    run beside, each on an address of its own.
+    Runs on asyncio.  The node is Leaf's: ``{ip}:{port}-{10 digits}``, where the digits are the
+    worker id, with the content ``{"ip":...,"port":...,"timestamp":...}``.  An address that has a
+    worker id keeps it.  Leaf nodes can run at the same time, each with its own address.
 
-    The timestamp is raised every 3 s to the time up to which ids may be issued.  The next process
-    of the address waits for it, unless it has a ``state_dir``.
+    Every 3 s the timestamp is raised to the time up to which ids may be issued.  The next process
+    with this address waits until that time has passed, unless it has a ``state_dir``.
 
-    If several Leaf nodes start at once on an empty registry, all take number 0, whatever their
-    nodes contain.  So aiocosid never creates a node with that number.
+    If several Leaf nodes start at the same time on an empty registry, all take number 0, whatever
+    their nodes contain.  So aiocosid never creates a node with that number.
     """
 
     scheme = "leaf-zk-normal"
@@ -208,15 +210,15 @@ class LeafZkNormalStore(WorkerIdStore):
 
     @takes(LeafZkOptions)
     def __init__(self, client: object, options: LeafZkOptions, /) -> None:
-        """Use your own client, which is never stopped here; nothing is sent yet.
+        """Use your own client, which the store never stops; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, started.
-            options: the keyword arguments: see `LeafZkOptions`.
+            client: your own started ``kazoo.client.KazooClient``.
+            options: the keyword arguments of `LeafZkOptions`.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, the client is none of kazoo's,
-                or yours with ``offline``.
+            InvalidArgumentError: an argument is outside its range; the client is not a kazoo
+                client; or ``offline`` is given with your own client.
         """
         address, leaf_dir = LeafAddress.of(options.ip, options.port), options.leaf_dir
         registry = _Forever(as_link(client), options.name, address, "forever")
@@ -240,7 +242,7 @@ class LeafZkNormalStore(WorkerIdStore):
 async def _named(
     name: str, read: Coroutine[Any, Any, Entry | None]
 ) -> tuple[str, Entry | CosIdError] | None:
-    """Return what was read with its name, None if it is gone; a damaged one is an error."""
+    """Return an entry with its name, None if it is missing; a damaged entry is an error."""
     try:
         entry = await read
     except CorruptMachineStateError as error:
@@ -249,15 +251,15 @@ async def _named(
 
 
 def _numbered(children: list[str]) -> list[tuple[int, str]]:
-    """Return number and address of each node, by number; the address may have dashes."""
+    """Return number and address of each node, by number; an address may contain dashes."""
     found = (_FOREVER_NODE.fullmatch(child) for child in children)
     return sorted((int(match["number"]), match["address"]) for match in found if match)
 
 
 _POOL_SIZE: Final = 1024
-_MAX_UPLOAD_FAIL: Final = 3600.0  # seconds; the fork stops to make ids then
-_MARGIN: Final = 240.0  # seconds; the fork means 4 minutes, and takes 4 milliseconds
-# Seconds; after that a fork node may be about to reclaim it.
+_MAX_UPLOAD_FAIL: Final = 3600.0  # seconds after which the fork stops issuing ids
+_MARGIN: Final = 240.0  # seconds; the fork intends 4 minutes, but uses 4 milliseconds
+# Seconds after which a fork node may be about to reclaim a worker id.
 _RESUMABLE: Final = _MAX_UPLOAD_FAIL - _MARGIN
 _MS: Final = 1000
 
@@ -291,7 +293,7 @@ class _Pools(_LeafNodes):
         return entry
 
     async def _make_pools(self, at: Nodes) -> None:
-        """Create the pools in one step, unless another process has begun to."""
+        """Create the pools in one step, unless another process has begun to do so."""
         await at.ensure(*(f"{self.folder}/{pool}" for pool in ("notuse", "inuse")))
         numbers = range(self._pool_size)
         blank = (create(self._path("notuse", n), _written(n, _NOBODY, None)) for n in numbers)
@@ -302,7 +304,8 @@ class _Pools(_LeafNodes):
         read = zip(numbers, paths, await at.get(*paths), strict=True)
         return [_entry(number, path, node) for number, path, node in read if node is not None]
 
-    # The fork leaves an old owner's bytes in a new one's node.  They are an hour old when it does.
+    # The fork leaves an old owner's content in the new owner's node; it is then at least an hour
+    # old.
 
     def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:
         reason = super().why_lost(entry, stamps, now_ms)
@@ -313,20 +316,20 @@ class _Pools(_LeafNodes):
         return "it was silent for so long that others may take it over" if is_silent else None
 
     def _is_our_last(self, entry: Entry, now_ms: int) -> bool:
-        """Whether an earlier process of this address had it, and no other can have it by now."""
+        """Whether an earlier process of this address held the id, and no other can hold it now."""
         node: Node = entry.about[1]
         is_fresh = node.changed_ms - entry.stamp < _MAX_UPLOAD_FAIL * _MS / 2
         return entry.owner == str(self.address) and is_fresh and not _is_silent(entry, now_ms)
 
     async def _free(self, at: Nodes, numbers: list[int], latest_ms: int) -> Entry | None:
-        """Return any that need not be waited for, so that not all want the same; or the best."""
+        """Return a random id that needs no wait, so that processes differ, or the best one."""
         found = await self._entries(at, "notuse", numbers)
         if early := [each for each in found if each.stamp <= latest_ms]:
-            return random.choice(early)  # noqa: S311 - it spreads load
+            return random.choice(early)  # noqa: S311 - spreads load
         return min(found, key=lambda each: each.stamp, default=None)
 
     async def _expired(self, at: Nodes, held: list[Entry], now_ms: int) -> Entry | None:
-        """Return one that was silent for long enough by both clocks; asks the second if need be."""
+        """Return an id that was silent long enough by both clocks; read the second if needed."""
         longest = (_MAX_UPLOAD_FAIL + _MARGIN) * _MS
         silent = [each for each in held if now_ms - each.stamp > longest]
         server_ms = await self._server_ms(at, silent[0]) if silent else 0
@@ -343,7 +346,7 @@ class _Pools(_LeafNodes):
             raise StoreAuthenticationError(STORE, reason, remedy=remedy) from error
 
     async def claim(self, at: Nodes, entry: Entry, new: int) -> bool:
-        """Move it in, in one step, if it is not there already."""
+        """Move the worker id into use, in one step, unless it is already there."""
         path, node = entry.about
         used = self._path("inuse", entry.worker_id)
         if path == used:
@@ -366,7 +369,7 @@ class _Pools(_LeafNodes):
         return await at.commit(write(path, data, node)) is not None
 
     async def release(self, at: Nodes, entry: Entry, new: int) -> bool:
-        """Move it back, with its time, and without our name: it is not ours any more."""
+        """Move the worker id back, with its time but without this address."""
         path, node = entry.about
         free = self._path("notuse", entry.worker_id)
         (other,) = await at.get(free)
@@ -378,23 +381,23 @@ class _Pools(_LeafNodes):
 
 
 class LeafZkRecycleStore(WorkerIdStore):
-    """A worker id of the fork's pools in ``/snowflake/{leaf.name}/recycle``.
+    """A worker id from the fork's pools in ``/snowflake/{leaf.name}/recycle``.
 
     Runs on asyncio.  A worker id is a node ``workId:{n}`` in ``notuse`` or in ``inuse``.  It is
     moved in one step, with the holder's address and time in it, and each renewal checks both.
-    Closing gives it back.  An id without a renewal for an hour and 4 minutes, by its own time and
-    by the server's clock, can be taken.  An earlier process's id of the same address can be taken
-    at once, unless it was not renewed for 56 minutes: then a fork node may be about to take it.  A
-    held id is lost after as long a time without a renewal.  The server's clock is the time of a
-    write to a node below ``/aiocosid/leaf``, which is created if all ids are held and one may have
-    expired.
+    Closing releases it.  An id can be taken if it was not renewed for an hour and 4 minutes, both
+    by its own time and by the server's clock.  The id of an earlier process with the same address
+    can be taken at once, unless it was not renewed for 56 minutes, when a fork node may be about to
+    take it.  A held id is lost after the same 56 minutes without a renewal.  The server's clock is
+    read from the time of a write to a node below ``/aiocosid/leaf``, which is created if all ids
+    are held and one of them may have expired.
 
-    Fork nodes may run at the same time, but some of their defects cannot be fixed from outside, and
-    three repeat ids.  A fork node that was stopped for longer than an hour goes on with its old
-    worker id until the next report of either node, up to 3 s; one that was disconnected before its
-    first report does so for ever.  And the fork's check, every 2 minutes, may take a worker id from
-    a node that has just moved it in.  Also, a crash between its two steps leaves a worker id in
-    neither pool.
+    Fork nodes can run at the same time, but some of their defects cannot be fixed from outside, and
+    three of them repeat ids.  A fork node that was stopped for longer than an hour continues with
+    its old worker id until the next report of either node, up to 3 s.  A fork node that was
+    disconnected before its first report does so for ever.  And the fork's check, every 2 minutes,
+    may take a worker id from a node that has just moved it into use.  In addition, a crash between
+    the fork's two steps leaves a worker id in neither pool.
     """
 
     scheme = "leaf-zk-recycle"
@@ -405,18 +408,18 @@ class LeafZkRecycleStore(WorkerIdStore):
     def __init__(
         self, client: object, *, name: str, ip: str, port: int | str, pool_size: int = _POOL_SIZE
     ) -> None:
-        """Use your own client, which is never stopped here; nothing is sent yet.
+        """Use your own client, which the store never stops; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, started.
+            client: your own started ``kazoo.client.KazooClient``.
             name: Leaf's ``leaf.name``.
-            ip: this process's address, at most 94 characters; none is guessed.
-            port: this process's, 1 to 65535; Leaf's ``leaf.snowflake.port``.
-            pool_size: 1 to 1024: worker ids that the pools get if there are none yet.
+            ip: this process's address, at most 94 characters; it is never guessed.
+            port: this process's port, 1 to 65535; Leaf's ``leaf.snowflake.port``.
+            pool_size: the number of worker ids in new pools, 1 to 1024.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is none of
-                kazoo's.
+            InvalidArgumentError: an argument is outside its range, or the client is not a kazoo
+                client.
         """
         self._on(_Pools(as_link(client), name, LeafAddress.of(ip, port), pool_size))
 

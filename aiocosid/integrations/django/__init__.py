@@ -1,14 +1,14 @@
-"""Django: ids as primary keys of models and as field defaults, in sync and async code alike.
+"""Django: ids as primary keys of models and as field defaults, in synchronous and async code.
 
-The settings say where the ids come from::
+The settings define the source of the ids::
 
     import aiocosid.sync
 
     AIOCOSID = aiocosid.sync.connect("redis://localhost:6379/0", namespace="shop")
     DEFAULT_AUTO_FIELD = "aiocosid.integrations.django.CosIdField"
 
-``AIOCOSID`` is a provider of `aiocosid.sync`, or a mapping from names to its generators.  A key of
-the mapping may be the label of a model, as ``shop.order``.
+``AIOCOSID`` is a provider from `aiocosid.sync`, or a mapping from names to its generators.  A key
+of the mapping may be a model's label, for example ``shop.order``.
 """
 
 from __future__ import annotations

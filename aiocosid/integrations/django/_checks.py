@@ -1,7 +1,7 @@
 """System checks, which ``manage.py`` runs before most commands."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HINT: Final = "See 'Ids in a Django project' in the documentation of aiocosid."
 
 
 def _check_fields(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:  # noqa: ANN401 - Django's
-    """Find fields without a generator, and those in which many rows would get the same id."""
+    """Find fields without a generator, and fields in which many rows would get the same id."""
     configs = cast("Any", apps.get_app_configs() if app_configs is None else app_configs)
     models = [model._meta for config in configs for model in config.get_models()]
     sources = [
@@ -58,7 +58,7 @@ def _missing(field: object, source: CosIdField | CosIdDefault) -> Iterator[check
     name = source.names[-1]
     if known and name not in known:
         text = f"settings.AIOCOSID has no generator {name!r}{_similar(name, known)}."
-        # One of `connect` may get it elsewhere, before it is used.
+        # A provider from `connect` may get the generator elsewhere, before it is used.
         kind = checks.Warning if isinstance(ids, SyncIdProvider) else checks.Error
         number = "W003" if isinstance(ids, SyncIdProvider) else "E001"
         yield kind(text, hint=HINT, obj=field, id=f"aiocosid.{number}")
@@ -92,7 +92,7 @@ def _repeatable(options: Any) -> Iterator[checks.CheckMessage]:  # noqa: ANN401 
 
 
 def _unused(names: set[str]) -> Iterator[checks.CheckMessage]:
-    """Warn of a key that was the label of a model: a renamed one would take other ids."""
+    """Warn about a key that was the label of a model: a renamed model would take other ids."""
     ids = getattr(settings, "AIOCOSID", None)
     for key in ids if isinstance(ids, Mapping) else ():
         if "." in key and key not in names:

@@ -1,4 +1,4 @@
-"""A default that takes an id when an object is made."""
+"""A default that takes an id when an object is created."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ INSTEAD: Final = (
 class CosIdDefault:
     """A field's default: ``BigIntegerField(unique=True, default=CosIdDefault("number"))``.
 
-    An object has its id as soon as it is made, before it is saved; for a primary key that is given
-    when the object is saved take a `CosIdField`.  Migrations contain only the name.
+    An object has its id as soon as it is created, before it is saved; for a primary key that is
+    assigned when the object is saved, use a `CosIdField`.  Migrations contain only the name.
 
-    When a field is added, Django calls the default once and writes the same id into all existing
-    rows.  So the system check ``aiocosid.W001`` warns of a field that is neither the primary key
+    When a field is added, Django calls the default once and writes the same id to all existing
+    rows.  So the system check ``aiocosid.W001`` warns about a field that is neither the primary key
     nor unique.
 
     Attributes:
@@ -33,10 +33,10 @@ class CosIdDefault:
     """
 
     def __init__(self, name: str = SHARE) -> None:
-        """Name the generator; it is looked up when an object is made.
+        """Store the name of the generator, which is looked up when an object is created.
 
         Args:
-            name: the generator's.
+            name: the generator's name.
         """
         self.name = name
 
@@ -45,9 +45,9 @@ class CosIdDefault:
 
         Raises:
             InvalidArgumentError: the settings have no generator for threads under this name.
-            WouldBlock: no id is in hand, and the caller is on an event loop's thread, which must
+            WouldBlock: no id is buffered, and the caller is on an event loop's thread, which must
                 not wait.
-            CosIdError: as the generator's ``next_id``.
+            CosIdError: as for the generator's ``next_id``.
         """
         with explaining_waits(self.name, INSTEAD):
             return self.find().next_id()
@@ -66,7 +66,7 @@ class CosIdDefault:
         return find_generator(self.names)
 
     def deconstruct(self) -> tuple[str, tuple[str, ...], dict[str, str]]:
-        """Return what migrations write: class, arguments, keywords."""
+        """Return what migrations write: class, arguments and keywords."""
         return "aiocosid.integrations.django.CosIdDefault", (self.name,), {}
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""Primary keys whose ids a generator hands out when an object is saved."""
+"""Primary keys whose ids come from a generator when an object is saved."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -33,33 +33,34 @@ INSTEAD: Final = (
 
 
 def given_when_saved() -> None:
-    """Give a new object no id yet.
+    """Return no id for a new object; it gets one when it is saved.
 
-    Because the field has a default at all, Django inserts a new object at once, without an UPDATE
-    that finds no row.
+    Because the field has a default, Django inserts a new object at once, without first trying an
+    UPDATE.
     """
 
 
 class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no annotations
-    """A primary key with an id of a counter, for a model or as ``DEFAULT_AUTO_FIELD``.
+    """A primary key with an id from a counter, for a model or as ``DEFAULT_AUTO_FIELD``.
 
     Saving an object whose key is None takes the id, as with Django's own automatic fields, but
-    before the INSERT.  The column is a plain ``bigint``: the database numbers nothing.
+    before the INSERT.  The column is a plain ``bigint``; the database generates no numbers.
 
-    The ids come from the generator of the given name in ``settings.AIOCOSID``.  Without a name they
-    come from the one under the model's label, as ``shop.order``, if ``AIOCOSID`` is a mapping with
-    that key, and else from ``__share__``.  In a provider of `aiocosid.sync.connect` the first use
-    creates a missing generator, a `SegmentChainId`.
+    The ids come from the generator with the given name in ``settings.AIOCOSID``.  Without a name
+    they come from the generator under the model's label, for example ``shop.order``, if
+    ``AIOCOSID`` is a mapping with that key, and otherwise from ``__share__``.  In a provider from
+    `aiocosid.sync.connect`, the first use creates a missing generator, a `SegmentChainId`.
 
-    Saving raises what the generator's ``next_id`` raises; `WouldBlock` in a thread that runs an
-    event loop.  A save that fails later, or is rolled back, leaves a gap.
+    Saving raises the same errors as the generator's ``next_id``, including `WouldBlock` in a thread
+    that runs an event loop.  A save that fails later, or is rolled back, leaves a gap.
 
     Attributes:
-        generator: the name that was given, or None.
+        generator: the given name, or None.
     """
 
-    db_returning = False  # the database has no id to tell
-    non_db_attrs = (*models.BigAutoField.non_db_attrs, "generator")  # another name alters no column
+    db_returning = False  # the database generates no id to return
+    # Another name changes no column.
+    non_db_attrs = (*models.BigAutoField.non_db_attrs, "generator")
 
     def __init__(self, *args: Any, generator: str | None = None, **kwargs: Any) -> None:  # noqa: ANN401 - Django's
         """Describe the field.
@@ -68,14 +69,14 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
             *args: as for ``BigAutoField``.
             generator: the generator's name in ``settings.AIOCOSID``.
             **kwargs: as for ``BigAutoField``; with ``default=CosIdDefault(name)`` an object has its
-                id when it is made.
+                id when it is created.
         """
         kwargs.setdefault("default", given_when_saved)
         super().__init__(*args, **kwargs)
         self.generator = generator
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
-        """Return what migrations write: name, class, arguments, keywords."""
+        """Return what migrations write: name, class, arguments and keywords."""
         name, path, args, kwargs = super().deconstruct()
         if kwargs["default"] is given_when_saved:
             del kwargs["default"]
@@ -84,10 +85,10 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
         return name, path.replace("django._fields.", "django."), args, kwargs
 
     def contribute_to_class(self, cls: Any, name: str, **kwargs: Any) -> None:  # noqa: ANN401 - Django's
-        """Become a field of a model; tables that Django makes for itself keep its own numbers.
+        """Become a field of a model; tables that Django creates for itself keep their own numbers.
 
-        Those are the links of a ``ManyToManyField`` without ``through``, whose keys no migration
-        can change, and the list of applied migrations.
+        These are the link tables of a ``ManyToManyField`` without ``through``, whose keys no
+        migration can change, and the table of applied migrations.
         """
         if cls._meta.auto_created or cls.__module__ == RECORDER:
             plain = models.BigAutoField(verbose_name="ID", primary_key=True, auto_created=True)
@@ -107,7 +108,7 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
         return new_id
 
     def assign(self, objects: Iterable[Any]) -> None:
-        """Give ids, in rising order in each shard, to the objects that have none."""
+        """Assign ids, in rising order in each shard, to the objects that have none."""
         wanted: dict[tuple[int, ...], list[Any]] = {}
         new = [each for each in objects if each.pk is None]
         if not new:
@@ -124,13 +125,13 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
                 each.pk = new_id
 
     def _shard_of(self, instance: object, generator: object) -> tuple[int, ...]:
-        """Return the sharding id that the generator is called with, or nothing."""
+        """Return the sharding id to pass to the generator, or an empty tuple."""
         del instance, generator
         return ()
 
     @property
     def names(self) -> Sequence[str]:
-        """The names under which the settings may have the generator, the first one first."""
+        """The names under which the settings may have the generator, in order of preference."""
         if self.generator is not None:
             return (self.generator,)
         return (self.model._meta.label_lower, self._shared_name)
@@ -139,7 +140,7 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
         """Return the generator.
 
         Raises:
-            InvalidArgumentError: the settings have none for this field.
+            InvalidArgumentError: the settings have no generator for this field.
         """
         return find_generator(self.names, self._create, self._kind)
 
@@ -152,11 +153,11 @@ class CosIdField(models.BigAutoField):  # type: ignore[misc]  # Django has no an
 
 
 class SnowflakeField(CosIdField):
-    """A primary key with an id of a Snowflake: a `CosIdField` that creates another generator.
+    """A primary key with a Snowflake id: a `CosIdField` that creates another kind of generator.
 
-    In a provider of `aiocosid.sync.connect` the first use creates a missing generator as a
-    `SnowflakeId`.  Without a name the fields share ``__snowflake__``: ids of one Snowflake differ
-    in all tables.
+    In a provider from `aiocosid.sync.connect`, the first use creates a missing generator as a
+    `SnowflakeId`.  Without a name the fields share ``__snowflake__``, so ids differ across all
+    tables.
     """
 
     _shared_name = "__snowflake__"
@@ -167,11 +168,11 @@ class SnowflakeField(CosIdField):
 
 
 class ShardedField(CosIdField):
-    """A primary key whose id carries the shard of its object, from a `ShardedId`.
+    """A primary key whose id contains the shard of its object, from a `ShardedId`.
 
-    In a provider of `aiocosid.sync.connect` the first use creates a missing generator.  Without a
-    name the fields share ``__sharded__``.  Saving also raises `InvalidArgumentError` if the object
-    tells no sharding id of the generator's layout; no id is taken then.
+    In a provider from `aiocosid.sync.connect`, the first use creates a missing generator.  Without
+    a name the fields share ``__sharded__``.  Saving also raises `InvalidArgumentError`, without
+    taking an id, if the object has no sharding id that fits the generator's layout.
 
     Attributes:
         shard: the name of the attribute that holds an object's sharding id, or a function that
@@ -185,16 +186,16 @@ class ShardedField(CosIdField):
 
         Args:
             *args: as for ``BigAutoField``.
-            shard: the name of the attribute that holds an object's sharding id, as the
-                ``customer_id`` of a foreign key ``customer``; or a function of the object, which a
-                migration can name if it stands at the top of a module.
+            shard: the name of the attribute that holds an object's sharding id, for example the
+                ``customer_id`` of a foreign key ``customer``; or a function of the object, which
+                must be at the top level of a module if migrations should name it.
             **kwargs: as for `CosIdField`; without ``default``.
         """
         super().__init__(*args, **kwargs)
         self.shard = shard
 
     def deconstruct(self) -> tuple[str, str, list[Any], dict[str, Any]]:
-        """Return what migrations write: name, class, arguments, keywords."""
+        """Return what migrations write: name, class, arguments and keywords."""
         name, path, args, kwargs = super().deconstruct()
         return name, path, args, {**kwargs, "shard": self.shard}
 
@@ -212,15 +213,16 @@ class ShardedField(CosIdField):
 class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
     """Takes all ids of a ``bulk_create`` at once: ``objects = CosIdQuerySet.as_manager()``.
 
-    Without it Django asks for them one by one.  That costs little while ids are in hand, as with a
-    `SegmentChainId`, but a request to another thread for each id of a `SnowflakeId`.
+    Without it, Django takes them one by one.  That costs little while ids are buffered, as with a
+    `SegmentChainId`, but for a `SnowflakeId` each id is a request to another thread.
     """
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - Django's
-        """Insert the objects, with ids of one ``next_ids``; otherwise as Django's.
+        """Insert the objects, with ids from one ``next_ids`` call; otherwise as in Django.
 
-        With ``update_conflicts`` an object whose row was there has that row's key afterwards. On a
-        database that does not tell it, as MySQL, all objects that got an id here have none.
+        With ``update_conflicts``, an object whose row already existed has that row's key
+        afterwards.  On a database that does not report the key, for example MySQL, all objects that
+        got an id here have no key afterwards.
         """
         objects = list(objs)
         model: Any = self.model
@@ -235,7 +237,7 @@ class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
                 each.pk = None
         return created
 
-    bulk_create.alters_data = True  # type: ignore[attr-defined]  # no template may call it
+    bulk_create.alters_data = True  # type: ignore[attr-defined]  # templates must not call it
 
     def _insert(
         self,
@@ -244,7 +246,7 @@ class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
         returning_fields: Any = None,  # noqa: ANN401 - Django's
         **options: Any,  # noqa: ANN401 - Django's
     ) -> Any:  # noqa: ANN401 - Django's
-        """Insert one batch; after an update take the keys that the database returns."""
+        """Insert one batch; after an update, use the keys that the database returns."""
         model: Any = self.model
         key = model._meta.pk
         updates = options.get("on_conflict") == OnConflict.UPDATE
@@ -261,7 +263,7 @@ class CosIdQuerySet(models.QuerySet):  # type: ignore[misc]  # as above
 
 
 def source_of(field: object) -> CosIdField | CosIdDefault | None:
-    """Return what gives a model's field its ids, or None if that is not ours."""
+    """Return the field or default that gives a model's field its ids, or None if it is not ours."""
     default = getattr(field, "default", None)
     if isinstance(default, CosIdDefault):
         return default

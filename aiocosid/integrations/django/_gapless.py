@@ -1,7 +1,7 @@
 """Gapless numbers inside ``atomic``."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ def gapless(
 ) -> GaplessNumber:
     """Take the next number of a gapless series inside ``atomic``.
 
-    The series stays locked until the outermost ``atomic`` ends: its commit makes the number final,
-    a rollback, of an inner ``atomic`` too, gives it back.  Take the number as the last thing in the
-    block.
+    The series stays locked until the outermost ``atomic`` ends.  Its commit makes the number final;
+    a rollback, also of an inner ``atomic``, undoes the number.  Take the number as the last step in
+    the block.
 
     Args:
-        name: the series, which ``aiocosid series open`` has opened in this database.
+        name: the series, which must have been opened in this database with ``aiocosid series
+            open``.
         using: the alias of the database: PostgreSQL, MySQL, MariaDB, or SQLite with ``"OPTIONS":
             {"transaction_mode": "IMMEDIATE"}``.
         **options: tenant, period and text; see `aiocosid.stores.series.GaplessOptions`.
 
     Raises:
-        InvalidArgumentError: an option is wrong, or the series is grouped otherwise.
-        SeriesNotOpenError: the series was never opened here, or it is closed.
+        InvalidArgumentError: an option is not valid, or the series has another grouping.
+        SeriesNotOpenError: the series was never opened in this database, or it is closed.
         SeriesEndedError: its approved ranges are used up.
-        UnsuitableTransactionError: it is not called inside ``atomic``, an earlier error has broken
+        UnsuitableTransactionError: the call is not inside ``atomic``, an earlier error has broken
             the block, or SQLite's transactions begin without the lock.
-        TransactionConflictError: another transaction was in the way; run the whole block again.
+        TransactionConflictError: another transaction conflicted; run the whole block again.
         StoreError: the database refuses or cannot be reached.
     """
     return gapless_batch(name, 1, using=using, **options)[0]
@@ -57,8 +58,8 @@ def gapless_batch(
     connection: Any = connections[using]
     statements = STATEMENTS.get(connection.vendor)
     if statements is None:
-        expected = f"a database on {', '.join(STATEMENTS)}"
-        raise InvalidArgumentError("using", connection.vendor, expected=expected)
+        rule = f"must be a database on {' or '.join(STATEMENTS)}"
+        raise InvalidArgumentError("using", connection.vendor, rule)
     _check_transaction(connection)
 
     def run(statement: str, values: dict[str, Value]) -> Taking:
@@ -74,7 +75,8 @@ def gapless_batch(
         taken = take(run, statements, key, count, label)
     except DatabaseError as error:
         found = transaction_error(label(), error.__cause__ or error)
-        if isinstance(found, TransactionConflictError):  # MySQL may have begun another transaction
+        # MySQL may have started another transaction.
+        if isinstance(found, TransactionConflictError):
             connection.needs_rollback = True
         raise found from error
     return key.numbers(taken, count)

@@ -1,7 +1,7 @@
 """Finds the generator of a field in ``settings.AIOCOSID``."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ("BlockingIds", "explaining_waits", "find_generator")
 
-EXPECTED = "a SyncIdGenerator, as aiocosid.sync.connect(url).segment_chain(name)"
+RULE = "must be a SyncIdGenerator such as aiocosid.sync.connect(url).segment_chain(name)"
 
 
 class BlockingIds(Protocol):
-    """What a field needs of a generator; in tests a class of your own may be one."""
+    """The methods of a generator that a field needs; tests may use their own class."""
 
     def next_id(self) -> int | str:
         """Return the next id."""
@@ -41,19 +41,19 @@ def find_generator(
     create: Callable[[SyncIdProvider, str], BlockingIds] | None = None,
     kind: type[SyncShardedId] | None = None,
 ) -> BlockingIds:
-    """Return the generator of the first of the names that the settings have.
+    """Return the generator of the first of these names that the settings have.
 
-    A provider, which has a generator for any name, is asked for the last one.
+    A provider has a generator for any name, and is asked for the last one.
 
     Args:
-        names: at least one.
-        create: makes the generator in a provider of `aiocosid.sync.connect` that has none of that
-            name yet.
-        kind: of the handle that a provider has to return; None for any.
+        names: the names, at least one.
+        create: creates the generator in a provider from `aiocosid.sync.connect` that has none with
+            that name yet.
+        kind: the class of handle that a provider must return; None for any.
 
     Raises:
-        InvalidArgumentError: there is none, or its ids have to be awaited; the error has similar
-            names.
+        InvalidArgumentError: there is no such generator, or its ids must be awaited; the error
+            shows similar names.
     """
     ids: Any = getattr(settings, "AIOCOSID", None)
     is_mapping = isinstance(ids, Mapping)
@@ -66,19 +66,20 @@ def find_generator(
         found = None
     if found is None or isinstance(found, IdGenerator | TextIdGenerator):
         similar = get_close_matches(name, list(ids)) if is_mapping else ()
-        near = f"; similar names: {', '.join(map(repr, similar))}" if similar else ""
+        near = f"; use a similar name: {', '.join(map(repr, similar))}" if similar else ""
         argument = f"settings.AIOCOSID[{name!r}]"
-        raise InvalidArgumentError(argument, found, expected=f"{EXPECTED}{near}")
+        raise InvalidArgumentError(argument, found, f"{RULE}{near}")
     return found  # type: ignore[no-any-return]
 
 
 @contextmanager
 def explaining_waits(name: str, instead: str) -> Generator[None]:
-    """Say in a `WouldBlock` what to write instead of the call that would have to wait."""
+    """Add to a `WouldBlock` what to write instead of the call that would have to wait."""
     try:
         yield
     except WouldBlock as error:
-        # A provider for threads gives a handle for any name, and knows it when it is open.
+        # A provider for threads returns a handle for any name, and knows only when open whether it
+        # exists.
         is_sure = isinstance(settings.AIOCOSID, Mapping)
         unsure = "" if is_sure else " (unless settings.AIOCOSID has no such generator)"
         where = f"is in hand{unsure}, and an event loop runs in this thread"

@@ -1,7 +1,7 @@
 """A migration that creates the tables of ids in one of Django's databases."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ("CreateIdTables",)
 
 
 class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotations
-    """Creates what is missing of a store's tables: ``operations = [CreateIdTables()]``.
+    """Creates the missing tables of a store: ``operations = [CreateIdTables()]``.
 
-    For a store in one of Django's own databases.  The statements are those of ``aiocosid init
-    --sql``.  On SQLite it does nothing, since a store creates its tables there by itself.
+    It is for a store in one of Django's own databases.  The statements are those of ``aiocosid init
+    --sql``.  On SQLite it does nothing, because a store creates its own tables there.
 
-    To reverse the migration keeps the tables: dropped and created again, the counters would begin
-    at 1, and hand out the ids of rows that exist.
+    Reversing the migration keeps the tables: if they were dropped and created again, the counters
+    would begin at 1 and issue the ids of existing rows.
 
     Attributes:
         database: the alias of the database.
@@ -35,7 +35,7 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
         """Describe the operation.
 
         Args:
-            database: the alias of the database; ``migrate`` changes no other one.
+            database: the alias of the database; ``migrate`` changes no other database.
         """
         self.database = database
 
@@ -44,7 +44,7 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
 
     def database_forwards(
         self,
-        app_label: str,  # noqa: ARG002 - Django passes it
+        app_label: str,  # noqa: ARG002 - passed by Django
         schema_editor: object,
         from_state: object,  # noqa: ARG002 - as above
         to_state: object,  # noqa: ARG002 - as above
@@ -52,7 +52,7 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
         """Create the tables.
 
         Raises:
-            InvalidArgumentError: the database is none that a store can be in, as Oracle.
+            InvalidArgumentError: the database cannot hold a store, for example Oracle.
         """
         editor: Any = schema_editor
         connection = editor.connection
@@ -60,8 +60,8 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
             return
         if connection.vendor not in {"postgresql", "mysql", "sqlite"}:
             argument = f"the database {self.database!r} of CreateIdTables"
-            expected = "PostgreSQL, MySQL, MariaDB or SQLite"
-            raise InvalidArgumentError(argument, connection.vendor, expected=expected)
+            rule = "must be PostgreSQL, MySQL, MariaDB or SQLite"
+            raise InvalidArgumentError(argument, connection.vendor, rule)
         for each in schema_statements(connection.vendor) if connection.vendor != "sqlite" else ():
             editor.execute(each, params=None)
 
@@ -69,8 +69,8 @@ class CreateIdTables(Operation):  # type: ignore[misc]  # Django has no annotati
         """Keep the tables."""
 
     def describe(self) -> str:
-        """Return what ``migrate --plan`` shows."""
+        """Return the text for ``migrate --plan``."""
         return "Create the tables of ids, unless they exist"
 
 
-CreateIdTables.__module__ = "aiocosid.integrations.django"  # as migrations import it
+CreateIdTables.__module__ = "aiocosid.integrations.django"  # the name that migrations import

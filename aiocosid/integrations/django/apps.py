@@ -1,7 +1,7 @@
 """The application for ``INSTALLED_APPS``: it adds the command ``manage.py aiocosid_floors``."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The column default, primary keys that have it, and ids before the flush."""
+"""The column default, primary keys that use it, and ids before the flush."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _kinds: Final[dict[type, type[CosIdError]]] = {}
 
 
 class _Passing(DontWrapMixin):
-    """Makes an error pass through SQLAlchemy, which wraps others in a ``StatementError``."""
+    """Lets an error pass through SQLAlchemy, which would wrap it in a ``StatementError``."""
 
     def __reduce__(self) -> Any:  # noqa: ANN401 - as CosIdError's
-        """Pickle as the error that it was made from."""
+        """Pickle as the original error."""
         facts: Any = super().__reduce__()
         rebuild, (kind, *others) = facts
         return rebuild, (kind.__bases__[1], *others)
@@ -84,28 +84,28 @@ class SyncIds(Protocol):
 
 
 class NamedSyncIds(Protocol):
-    """`SyncIds` by name, as a `SyncProvider` or a dict."""
+    """`SyncIds` by name, for example a `SyncProvider` or a dict."""
 
     def __getitem__(self, name: str, /) -> SyncIds:
-        """Return the generator of this name; KeyError if there is none."""
+        """Return the generator with this name; raises KeyError if there is none."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class CosIdDefault(GeneratedId):
-    """The result of `cosid_default`; it marks the column for `ensure_ids` as well.
+    """The result of `cosid_default`; it also makes `ensure_ids` fill the column.
 
     Attributes:
         given: the generator itself, if it was passed instead of a name.
-        provider: where to look for the name.
+        provider: the provider in which to look up the name.
     """
 
     given: AnyGenerator | SyncIds | None = field(default=None, hash=False)
     provider: Provider | NamedSyncIds | None = field(default=None, hash=False)
 
     def generator(self, provider: Provider | None = None) -> AnyGenerator:
-        """Return the generator; its own provider takes precedence over the given one."""
-        found: Any = self.given  # it may be one for threads; the caller checks its type
+        """Return the generator; the default's own provider takes precedence over the argument."""
+        found: Any = self.given  # perhaps one for threads; the caller checks its type
         if found is None:
             where = cast(
                 "Provider | None", self.provider if self.provider is not None else provider
@@ -114,8 +114,8 @@ class CosIdDefault(GeneratedId):
         return cast("AnyGenerator", found)
 
     def __call__(self, context: DefaultExecutionContext) -> int | str:
-        """Return the id of one row: SQLAlchemy asks once for each row of a statement."""
-        kept: Any = context  # the ids of the statement's other rows are kept with it
+        """Return the id of one row; SQLAlchemy calls this once for each row of a statement."""
+        kept: Any = context  # it stores the ids of the statement's other rows
         try:
             new_id: int | str = next(kept._aiocosid_ids[id(self)])
         except (AttributeError, KeyError, StopIteration):
@@ -124,7 +124,7 @@ class CosIdDefault(GeneratedId):
 
     def _first(self, context: Any) -> int | str:  # noqa: ANN401 - gets an attribute of ours
         try:
-            if context.compiled is None:  # a default that is executed on its own
+            if context.compiled is None:  # a default that is executed alone
                 (first,) = self._taken(1, None)
                 return first
             column = getattr(context.current_column, "original", context.current_column)
@@ -141,9 +141,9 @@ class CosIdDefault(GeneratedId):
         return first
 
     def _rows(self, context: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `_first`
-        """Return the values of all rows; of the current one alone if defaults may tell the shard.
+        """Return the values of all rows, or only of the current one if defaults may set the shard.
 
-        SQLAlchemy asks the defaults row by row, in the order of the columns.
+        SQLAlchemy calls the defaults row by row, in the order of the columns.
         """
         defaults = [each.key for each in context.compiled.insert_prefetch]
         at = defaults.index(context.current_column.key)
@@ -175,8 +175,8 @@ class CosIdDefault(GeneratedId):
         wanted = _check_kind(column, kind, generator)
         if not in_greenlet():
             argument = f"the generator of {column if column is not None else self.name}"
-            expected = "a SyncIdGenerator: this Session or Connection is not one of asyncio"
-            raise InvalidArgumentError(argument, generator, expected=expected)
+            rule = "must be a SyncIdGenerator: this Session or Connection does not use asyncio"
+            raise InvalidArgumentError(argument, generator, rule)
         if rows > 1:
             return _written(wanted, await_only(generator.next_ids(rows, *shard)))
         try:
@@ -187,43 +187,43 @@ class CosIdDefault(GeneratedId):
 
 
 def _check_statement(context: Any, column: Column[Any]) -> None:  # noqa: ANN401 - as `_first`
-    """Refuse statements for which SQLAlchemy takes one id and writes it into all rows."""
-    compiled = context.compiled  # SQLAlchemy keeps it for the next statement of this form
+    """Refuse statements for which SQLAlchemy would write one id to all rows."""
+    compiled = context.compiled  # SQLAlchemy keeps it for later statements of this form
     if any(each is column for each in compiled.update_prefetch):
-        expected = "a default alone: an UPDATE asks for it once, for all its rows"
-        raise InvalidArgumentError(f"onupdate of {column}", "a cosid_default", expected=expected)
+        rule = "cannot be cosid_default: an UPDATE would write one id into all its rows"
+        raise InvalidArgumentError(f"onupdate of {column}", None, rule)
     if not hasattr(compiled, "_aiocosid_copied"):
-        compiled._aiocosid_copied = {  # a mapped class's own copy of a table is equal to the table
+        compiled._aiocosid_copied = {  # a mapped class's own copy of a table equals the table
             each.table
             for each in visitors.iterate(compiled.statement)
             if isinstance(each, Insert) and each.select is not None
         }
     if column.table in compiled._aiocosid_copied:
-        expected = "given: a default is asked for once here, for all rows"
-        raise InvalidArgumentError(f"{column}", "INSERT ... SELECT without it", expected=expected)
+        rule = "is required in INSERT ... SELECT: its default would write one id into all rows"
+        raise InvalidArgumentError(f"{column}", None, rule)
 
 
 def _check_kind(column: Column[Any] | None, kind: type, generator: object) -> type | None:
-    """Refuse numbers for a column of texts, and texts for one of numbers.
+    """Refuse numbers for a text column, and texts for a numeric column.
 
     Returns:
-        The type of the column's values, as far as it is known.
+        The type of the column's values, as far as known.
     """
     if column is None:
         return None
     try:
         wanted = column.type.python_type
-    except NotImplementedError:  # a type that does not say
+    except NotImplementedError:  # a type that does not tell
         return None
     if {wanted, kind} == {int, str}:
         argument = f"the generator of {column}"
-        expected = f"one of {wanted.__name__}, as the column; this one's ids are {kind.__name__}"
-        raise InvalidArgumentError(argument, generator, expected=expected)
+        rule = f"must hand out {wanted.__name__}, the type of the column, not {kind.__name__}"
+        raise InvalidArgumentError(argument, generator, rule)
     return wanted
 
 
 def _written(wanted: type | None, ids: Sequence[int | str]) -> Sequence[int | str]:
-    """Return ids as the column's values are; SQLAlchemy gives them to the objects as they are."""
+    """Return ids as the column's type, since SQLAlchemy gives them to the objects unchanged."""
     if wanted is None or not issubclass(wanted, TypedId):
         return ids
     return [wanted(each) for each in ids]
@@ -237,20 +237,20 @@ def cosid_default(
 ) -> CosIdDefault:
     """Return a column default that takes ids: ``mapped_column(default=cosid_default("order"))``.
 
-    With an ``AsyncSession`` or ``AsyncConnection`` an id in hand is taken at once; otherwise the
-    generator is awaited.  A statement with many rows takes all its ids by one ``next_ids(n)``.  The
-    ids of a statement that fails or is cancelled are a gap.
+    With an ``AsyncSession`` or ``AsyncConnection``, a buffered id is taken at once; otherwise the
+    generator is awaited.  A statement with many rows takes all its ids with one ``next_ids(n)``.
+    The ids of a statement that fails or is cancelled are a gap.
 
-    Without asyncio, in a ``Session`` or ``Connection``, the generator has to be one that needs no
-    ``await``, as `SyncIdGenerator`.
+    Without asyncio, in a ``Session`` or ``Connection``, the generator must be one that needs no
+    ``await``, for example a `SyncIdGenerator`.
 
     Args:
         source: a generator's name, looked up when a row is inserted; or a generator.
-        shard: for a generator whose ids carry their shard: the name of the column that holds the
+        shard: for a generator whose ids contain their shard: the name of the column that holds the
             row's sharding id, or a function that returns it for a row, whose columns are
-            attributes: ``lambda row: cycle.sharding_id(row.customer_id)``.  The statement takes
-            its ids by one call for each shard.  By default the generator's own sharding id.
-        provider: where to look for the name; the default provider if none is given.
+            attributes: ``lambda row: cycle.sharding_id(row.customer_id)``.  The statement takes its
+            ids with one call for each shard.  By default the generator's own sharding id.
+        provider: the provider in which to look up the name; the default provider if None.
     """
     if isinstance(source, str):
         return CosIdDefault(source, shard, provider=provider)
@@ -260,11 +260,11 @@ def cosid_default(
 _T = TypeVar("_T")
 
 BIGINT: Final = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits everywhere; on SQLite the one type whose primary key is the table itself."""
+"""64 bits everywhere; on SQLite the type whose primary key is the rowid itself."""
 
 
 class _Key(declared_attr[_T]):
-    """Can be read on a mixin itself without SQLAlchemy's warning."""
+    """Can be read on a mixin itself without a warning from SQLAlchemy."""
 
     if not TYPE_CHECKING:
 
@@ -273,10 +273,10 @@ class _Key(declared_attr[_T]):
 
 
 class SegmentPrimaryKey:
-    """A mixin: ``id`` is a primary key of 64 bits, from a counter of the table's own.
+    """A mixin: ``id`` is a 64-bit primary key from the table's own counter.
 
     Attributes:
-        __cosid__: the generator's name; the table's if it is not set.
+        __cosid__: the generator's name; by default the table's name.
     """
 
     __cosid__: ClassVar[str | None] = None
@@ -288,10 +288,10 @@ class SegmentPrimaryKey:
 
 
 class SnowflakePrimaryKey:
-    """A mixin: ``id`` is a primary key of 64 bits, from one generator for all tables.
+    """A mixin: ``id`` is a 64-bit primary key from one generator for all tables.
 
     Attributes:
-        __cosid__: the generator's name; ``__share__`` if it is not set.
+        __cosid__: the generator's name; by default ``__share__``.
     """
 
     __cosid__: ClassVar[str] = SHARE
@@ -303,12 +303,13 @@ class SnowflakePrimaryKey:
 
 
 class TextPrimaryKey:
-    """A mixin: ``id`` is a primary key of text, from a generator of texts.
+    """A mixin: ``id`` is a text primary key from a generator of texts.
 
-    On MySQL give the table a binary collation: texts of two ids may differ in case alone.
+    On MySQL give the table a binary collation, because the texts of two ids may differ only in
+    case.
 
     Attributes:
-        __cosid__: the generator's name; the table's if it is not set.
+        __cosid__: the generator's name; by default the table's name.
         __cosid_length__: the column's width in characters.
     """
 
@@ -325,9 +326,8 @@ def _name(cls: Any) -> str:  # noqa: ANN401 - a mapped class
     name: str | None = cls.__cosid__ or getattr(cls, "__tablename__", None)
     if name is None:
         argument = f"__cosid__ of {cls.__module__}.{cls.__qualname__}"
-        raise InvalidArgumentError(
-            argument, None, expected="a generator's name: it has no table name"
-        )
+        rule = "must be a generator's name: the class has no table name"
+        raise InvalidArgumentError(argument, None, rule)
     return name
 
 
@@ -339,20 +339,20 @@ def _key(kind: TypeEngine[Any], name: str) -> Mapped[Any]:
 
 
 async def assign_ids(session: AsyncSession, provider: Provider | None = None) -> int:
-    """Fill the empty ids of the objects that were added to a session and not flushed yet.
+    """Fill the empty ids of objects that were added to a session but not flushed yet.
 
-    For keys that are needed before the flush.  See `aiocosid.ensure_ids`; objects whose class has
-    no marked id are ignored.
+    It is for keys that are needed before the flush.  See `aiocosid.ensure_ids`; objects whose class
+    has no annotated id are ignored.
 
     Args:
-        session: whose ``new`` objects to fill.
-        provider: where to look for the generators; the default one if none is given.
+        session: the session whose ``new`` objects to fill.
+        provider: the provider of the generators; the default provider if None.
 
     Returns:
-        How many ids were given.
+        How many ids were assigned.
 
     Raises:
-        CosIdError: as `aiocosid.provider.models.ensure_ids`.
+        CosIdError: as for `aiocosid.provider.models.ensure_ids`.
     """
     return await ensure_ids(_with_fields(session.sync_session), provider)
 
@@ -360,14 +360,14 @@ async def assign_ids(session: AsyncSession, provider: Provider | None = None) ->
 def assign_ids_before_flush(
     sessions: async_sessionmaker[Any], provider: Provider | None = None
 ) -> None:
-    """Have every flush of a factory's sessions begin with `assign_ids`.
+    """Make every flush of a factory's sessions begin with `assign_ids`.
 
-    Then fields marked `GeneratedId` need no column default, and one ``next_ids(n)`` serves all
-    statements of the flush.  It gives the factory a ``sync_session_class`` of its own.
+    Then fields annotated with `GeneratedId` need no column default, and one ``next_ids(n)`` serves
+    all statements of the flush.  The factory gets its own ``sync_session_class``.
 
     Args:
-        sessions: the factory; sessions that it has created already are not changed.
-        provider: where to look for the generators; the default one if none is given.
+        sessions: the factory; sessions that it has already created are not changed.
+        provider: the provider of the generators; the default provider if None.
     """
     base = sessions.kw.get("sync_session_class", sessions.class_.sync_session_class)
     own: type[Session] = type(base.__name__, (base,), {})
@@ -382,7 +382,7 @@ def assign_ids_before_flush(
 
 
 def _with_fields(session: Session) -> list[object]:
-    """List the new objects whose class has an id of ours."""
+    """List the new objects whose class has an id that is generated here."""
     objects = list(session.new)
     fields = {model: id_fields(model) for model in set(map(type, objects))}
     return [each for each in objects if fields[type(each)]]

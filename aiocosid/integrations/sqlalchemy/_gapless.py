@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("begin_immediate", "gapless", "gapless_batch", "gapless_batch_sync", "gapless_sync")
 
-_text = cache(text)  # one object for each of our few statements
+_text = cache(text)  # one object for each of the few statements
 _IMMEDIATE: Final = "aiocosid_immediate"
 
 
@@ -36,26 +36,29 @@ async def gapless(
 ) -> GaplessNumber:
     """Take the next number of a gapless series in the session's own transaction.
 
-    The series stays locked until the transaction ends: its commit makes the number final, its
-    rollback, or that of a savepoint, gives it back.  Take the number as the last thing before the
+    The series stays locked until the transaction ends.  Its commit makes the number final; its
+    rollback, or a savepoint's, undoes the number.  Take the number as the last step before the
     commit.
 
     Args:
         session: a session or connection on PostgreSQL, MySQL, MariaDB or SQLite.  It needs READ
-            COMMITTED, or on SQLite an engine that was given to `begin_immediate`; not autocommit.
-        name: the series, which ``aiocosid series open`` has opened in this database.
+            COMMITTED, or on SQLite an engine that was passed to `begin_immediate`; autocommit is
+            not possible.
+        name: the series, which must have been opened in this database with ``aiocosid series
+            open``.
         **options: tenant, period and text; see `GaplessOptions`.
 
     Returns:
-        The number, its period and its text.  A call that is cancelled may have taken the number:
-        SQLAlchemy then invalidates the connection, which rolls the transaction back.
+        The number, its period and its text.  A cancelled call may have taken the number; SQLAlchemy
+        then invalidates the connection, which rolls the transaction back.
 
     Raises:
-        InvalidArgumentError: an option is wrong, or the series is grouped otherwise.
-        SeriesNotOpenError: the series was never opened here, or it is closed.
+        InvalidArgumentError: an option is not valid, or the series has another grouping.
+        SeriesNotOpenError: the series was never opened in this database, or it is closed.
         SeriesEndedError: its approved ranges are used up.
-        UnsuitableTransactionError: the transaction could not take a number back.
-        TransactionConflictError: another transaction was in the way; roll back and run all again.
+        UnsuitableTransactionError: a rollback of this transaction would not undo a number.
+        TransactionConflictError: another transaction conflicted; roll back and run the whole
+            transaction again.
         StoreError: the database refuses or cannot be reached.
     """
     return (await gapless_batch(session, name, 1, **options))[0]
@@ -93,8 +96,7 @@ def gapless_batch_sync(
     database = {"mariadb": "mysql"}.get(bind.dialect.name, bind.dialect.name)
     statements = STATEMENTS.get(database)
     if statements is None:
-        expected = f"one on {', '.join(STATEMENTS)}"
-        raise InvalidArgumentError("session", database, expected=expected)
+        raise InvalidArgumentError("session", database, f"must be on {' or '.join(STATEMENTS)}")
 
     def run(statement: str, values: dict[str, Value]) -> Taking:
         result = connection.execute(_text(statement), values)
@@ -104,7 +106,7 @@ def gapless_batch_sync(
     def label() -> str:
         return bind.engine.url.render_as_string(hide_password=True)
 
-    try:  # it may begin a transaction, or connect
+    try:  # this may begin a transaction, or connect
         connection = session if isinstance(session, Connection) else session.connection()
     except (DBAPIError, OSError) as error:
         raise transaction_error(label(), error) from error
@@ -114,7 +116,8 @@ def gapless_batch_sync(
     except DBAPIError as error:
         found = transaction_error(label(), error)
         if database == "mysql" and isinstance(found, TransactionConflictError):
-            # The server may have begun another one, in which an earlier number would be a repeat.
+            # The server may have begun another transaction, in which an earlier number would be a
+            # repeat.
             connection.invalidate(error)
         raise found from error
 
@@ -138,20 +141,21 @@ def _check_transaction(connection: Connection) -> None:
 
 
 def begin_immediate(engine: Engine | AsyncEngine) -> None:
-    """Have every transaction of an engine on SQLite begin with ``BEGIN IMMEDIATE``.
+    """Make every transaction of a SQLite engine begin with ``BEGIN IMMEDIATE``.
 
-    It then holds the lock for writing from its first statement on, so it neither loses its place
-    to another one, nor commits with a savepoint.  Call it once, before the engine is used.
+    The transaction then holds the write lock from its first statement on, so it is never overtaken
+    by another transaction, and a savepoint does not commit it.  Call this once, before the engine
+    is used.
 
     Args:
         engine: the engine, on sqlite3 or aiosqlite.
 
     Raises:
-        InvalidArgumentError: it is on another database.
+        InvalidArgumentError: the engine uses another database.
     """
     target = engine.sync_engine if isinstance(engine, AsyncEngine) else engine
     if target.dialect.name != "sqlite":
-        raise InvalidArgumentError("engine", target.dialect.name, expected="one on SQLite")
+        raise InvalidArgumentError("engine", target.dialect.name, "must be on SQLite")
     event.listen(target, "do_connect", _stop_the_driver)
     event.listen(target, "begin", _begin)
 
@@ -159,7 +163,7 @@ def begin_immediate(engine: Engine | AsyncEngine) -> None:
 def _stop_the_driver(
     _dialect: object, _record: object, _arguments: object, parameters: dict[str, Any]
 ) -> None:
-    """Keep the driver from beginning and ending transactions by itself."""
+    """Keep the driver from beginning and ending transactions itself."""
     parameters["isolation_level"] = None
     if sys.version_info >= (3, 12):
         parameters["autocommit"] = sqlite3.LEGACY_TRANSACTION_CONTROL

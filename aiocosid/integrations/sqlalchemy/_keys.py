@@ -1,8 +1,8 @@
-"""Keeps the database from numbering the columns that a generator fills.
+"""Keeps the database from generating numbers in columns that a generator fills.
 
-SQLAlchemy makes the only primary key of a table a ``BIGSERIAL`` or ``AUTO_INCREMENT`` column, if
-its type is a number and it has no default; Alembic's migrations do so with a default, too.  A row
-that is inserted by plain SQL would get an id that the generator hands out as well.  So
+SQLAlchemy makes a table's only primary key a ``BIGSERIAL`` or ``AUTO_INCREMENT`` column if its type
+is a number and it has no default; Alembic's migrations do so even with a default.  A row that is
+inserted with plain SQL would then get an id that the generator also issues.  So
 ``autoincrement=False`` is set unless the model says otherwise.
 """
 
@@ -38,10 +38,10 @@ def _constrained(constraint: PrimaryKeyConstraint, table: object) -> None:
 
 @event.listens_for(Mapper, "after_mapper_constructed")
 def _mapped(mapper: Mapper[Any], model: type) -> None:
-    """Do so for a key that has only a mark in its annotation, as ``Annotated[int, CosId()]``."""
+    """Do the same for a key that has only an annotation, as ``Annotated[int, GeneratedId()]``."""
     key, *others = mapper.primary_key
     if others or not isinstance(key, Column) or key.table is not mapper.local_table:
-        return  # of a query, or of a base class
+        return  # the mapper of a query or a base class
     name = mapper.get_property_by_column(key).key
     if key.autoincrement == "auto" and annotation_of(model, name) is not None:
         key.autoincrement = False

@@ -1,4 +1,4 @@
-"""Snowflakes by their time, as conditions of queries."""
+"""Query conditions on the time in Snowflake ids."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ("made_between",)
 
 
 def made_between(
-    column: ColumnElement[Any] | Any,  # noqa: ANN401 - a mapped attribute has a type of its own
+    column: ColumnElement[Any] | Any,  # noqa: ANN401 - a mapped attribute has its own type
     layout: SnowflakeLayout,
     start: datetime,
     end: datetime,
 ) -> ColumnElement[bool]:
-    """Return the condition that an id was made at or after a time, and before another.
+    """Return the condition that an id was created at or after one time, and before another.
 
-    It compares the column with two numbers, so the primary key's index answers it.
+    It compares the column with two numbers, so it can use the primary key's index.
 
     Args:
         column: the column of Snowflakes.
-        layout: their layout.
-        start: an aware datetime; its whole tick counts.
-        end: an aware datetime; its tick does not count.
+        layout: the Snowflakes' layout.
+        start: an aware datetime; its whole tick is included.
+        end: an aware datetime; its tick is excluded.
 
     Raises:
         InvalidArgumentError: a time is naive, or after the layout's last tick.

@@ -21,12 +21,12 @@ __all__ = ("TypedIdType",)
 
 
 class TypedIdType(TypeDecorator[str]):
-    """A column of 64-bit integers whose values are of one class of `TypedId`.
+    """A column of 64-bit integers whose values belong to one `TypedId` class.
 
-    The database keeps 8 bytes and the order of the numbers; a default for the column may be a
-    generator of numbers, or of texts of that class.  In an expression the text means the same as
-    the id: ``Order.id == "ord_000000000001a"``; a text of another form is refused.  An ``int``
-    means the number itself: ``Order.id > 1000``.
+    The database stores 8 bytes and keeps the order of the numbers; the column's default may be a
+    generator of numbers, or of texts of that class.  In an expression a text means the same as the
+    id: ``Order.id == "ord_000000000001a"``; a text in another form is refused.  An ``int`` means
+    the number itself: ``Order.id > 1000``.
     """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = BigInteger
@@ -51,11 +51,12 @@ class TypedIdType(TypeDecorator[str]):
         return dialect.type_descriptor(BIGINT)
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> int | None:  # noqa: ARG002
-        """Return the number of an id or of its text.
+        """Return the number for an id or its text.
 
         Raises:
-            InvalidIdError: it is a number of a class whose texts say more, or the class would not
-                write such a text: two texts of one row would be two objects in a session.
+            InvalidIdError: the value is a number of a class whose texts contain more; or the class
+                would not write such a text, because two texts of one row would be two objects in a
+                session.
         """
         if value is None:
             return None
@@ -69,9 +70,9 @@ class TypedIdType(TypeDecorator[str]):
         return str(self.process_bind_param(value, dialect))
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """Return the id of a number."""
+        """Return the id for a number."""
         return None if value is None else self.kind(value)
 
     def coerce_compared_value(self, op: OperatorType | None, value: object) -> TypeEngine[Any]:  # noqa: ARG002
-        """Let numbers be numbers."""
+        """Compare numbers as numbers."""
         return BIGINT if isinstance(value, int) else self

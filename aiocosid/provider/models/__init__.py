@@ -1,4 +1,4 @@
-"""Ids on models: a mark on the field, and one call that fills what is empty."""
+"""Ids on models: an annotation on the field, and one call that fills empty fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fills the ids of objects that have none; all of them are taken back if one is refused."""
+"""Fills the ids of objects that have none; if one object refuses its id, all ids are taken back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Assigned:
         """Assign an id.
 
         Raises:
-            InvalidArgumentError: the object does not take it; its own error is the ``__cause__``.
+            InvalidArgumentError: the object refuses the id; its own error is the ``__cause__``.
         """
         attribute = field.attribute
         is_unset = attribute not in getattr(of, "__pydantic_fields_set__", (attribute,))
@@ -44,13 +44,13 @@ class Assigned:
             setattr(of, attribute, new_id)
         except Exception as error:
             place = f"{describe(type(of))}.{attribute}"
-            expected = "an id that the model accepts"
-            raise InvalidArgumentError(place, new_id, expected=expected) from error
+            rule = "must be an id that the model accepts"
+            raise InvalidArgumentError(place, new_id, rule) from error
 
     def take_back(self) -> None:
         """Restore the objects, except where other code has set another value."""
         for of, attribute, new_id, old, is_unset in reversed(self._done):
-            with suppress(Exception):  # the others' turn comes, whatever this one does
+            with suppress(Exception):  # the other objects are restored even if this one fails
                 if getattr(of, attribute, None) == new_id:
                     _put_back(of, attribute, old)
                     if is_unset:
@@ -59,11 +59,11 @@ class Assigned:
 
 
 def _own_value(of: object, attribute: str) -> object:
-    """Return the value that an object has itself, not that of its class."""
+    """Return the value that an object itself has, not its class's value."""
     own: dict[str, Any] = getattr(of, "__dict__", {})
     if attribute in own:
         return own[attribute]
-    is_elsewhere = hasattr(getattr(type(of), attribute, None), "__set__")  # slots, a property
+    is_elsewhere = hasattr(getattr(type(of), attribute, None), "__set__")  # slots or a property
     if is_elsewhere and not hasattr(of, "_sa_instance_state"):
         return getattr(of, attribute, _ABSENT)
     return _ABSENT
@@ -74,7 +74,7 @@ def _put_back(of: object, attribute: str, old: object) -> None:
         delattr(of, attribute)
         return
     try:
-        object.__setattr__(of, attribute, old)  # past validators: the default may be against them
+        object.__setattr__(of, attribute, old)  # bypasses validators, which may refuse the default
     except TypeError:
         setattr(of, attribute, old)
 
@@ -82,35 +82,35 @@ def _put_back(of: object, attribute: str, old: object) -> None:
 _Places: TypeAlias = list[tuple[object, IdField]]
 
 _GENERATORS: Final[dict[type, type]] = {int: IdGenerator, str: TextIdGenerator}
-"""What fills a field of a type; a `TypedId` takes either."""
+"""The kind of generator that fills a field of a type; a `TypedId` accepts either."""
 
-_STRETCH: Final = 1000  # objects between two turns of the event loop, about a millisecond
+_STRETCH: Final = 1000  # objects between two loop turns, about a millisecond
 
 
 async def ensure_ids(objects: object, provider: Provider | None = None) -> int:
     """Give an id to each object that has none.
 
     An id is empty if it is None, not positive, or an empty text.  If an object's row is already in
-    the database, the object stays unchanged.  Each generator is asked once, by ``next_ids(n)``, or
-    once for each shard, and its ids rise in the order of the objects.  Ids are assigned only when
-    all of them are there: a call that fails or is cancelled before leaves the objects as they were.
-    If an object refuses its id, as a validator may, the ids that were assigned before are taken
-    back.  In both cases the ids are a gap.  An object that other code fills meanwhile keeps that
-    id.
+    the database, the object stays unchanged.  Each generator is called once with ``next_ids(n)``,
+    or once for each shard, and its ids rise in the order of the objects.  Ids are assigned only
+    when all of them are available: a call that fails or is cancelled before that leaves the objects
+    unchanged.  If an object refuses its id, for example with a validator, the ids assigned before
+    it are taken back.  In both cases the ids are a gap.  An object to which other code assigns an
+    id meanwhile keeps that id.
 
     Args:
         objects: one object, or an iterable of objects, whose classes may differ.
-        provider: has the generators; the default provider if none is given.
+        provider: the provider of the generators; the default provider if None.
 
     Returns:
-        How many ids were given.
+        How many ids were assigned.
 
     Raises:
-        InvalidArgumentError: a class has no field marked `GeneratedId`, or a wrong one (see
-            `id_fields`); or the provider has no generator of that name, or one of the other type;
-            or an object refuses its id, or tells no shard that its generator has.
-        NotOpenError: no provider was given, and there is no default one.
-        CosIdError: as ``next_ids`` of the generators.
+        InvalidArgumentError: a class has no field annotated with `GeneratedId`, or an invalid one
+            (see `id_fields`); the provider has no generator with that name, or one of the other
+            type; or an object refuses its id, or returns a shard that its generator does not have.
+        NotOpenError: no provider was given, and there is no default provider.
+        CosIdError: as for ``next_ids`` of the generators.
     """
     taken = [
         (places, await generator.next_ids(len(places), *shard))
@@ -150,7 +150,7 @@ async def _wanted(objects: list[object], provider: Provider | None) -> dict[Any,
 
 
 def _listed(objects: object) -> list[object]:
-    """List objects; a single one may be iterable itself, as the models of pydantic are."""
+    """List objects; a single object may itself be iterable, as pydantic's models are."""
     is_model = hasattr(type(objects), "__pydantic_fields__") or bool(id_fields(type(objects)))
     if isinstance(objects, Iterable) and not isinstance(objects, str | Mapping) and not is_model:
         return list(cast("Iterable[object]", objects))
@@ -161,9 +161,9 @@ def _fields(model: type) -> tuple[IdField, ...]:
     found = id_fields(model)
     if not found:
         unknown = ", ".join(unresolved_fields(model))
-        hint = f"; these annotations name what cannot be found: {unknown}" if unknown else ""
-        expected = f"of classes with a field marked CosId{hint}"
-        raise InvalidArgumentError("objects", model, expected=expected)
+        hint = f"; correct the annotations that name unknown types: {unknown}" if unknown else ""
+        rule = f"must be of a class with a field annotated GeneratedId{hint}"
+        raise InvalidArgumentError("objects", model, rule)
     return found
 
 
@@ -172,6 +172,6 @@ def _generator(of: object, field: IdField, provider: Provider | None) -> AnyGene
     kind = _GENERATORS.get(field.kind)
     if kind is not None and not isinstance(found, kind):
         place = f"the generator of {describe(type(of))}.{field.attribute}"
-        expected = f"{kind.__name__}, for a field of type {field.kind.__name__}"
-        raise InvalidArgumentError(place, found, expected=expected)
+        rule = f"must be of type {kind.__name__}: the field has {field.kind.__name__}"
+        raise InvalidArgumentError(place, found, rule)
     return found

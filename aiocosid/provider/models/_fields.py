@@ -1,4 +1,4 @@
-"""The mark of an id, and the fields of a class that carry it; no framework is imported."""
+"""The annotation of an id, and the fields of a class that have it; imports no framework."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ _Bindings: TypeAlias = dict[type, dict[Any, Any]]
 
 
 class Unresolved:
-    """Stands for an annotation that names something that cannot be found from its module."""
+    """Stands for an annotation whose name cannot be found in its module."""
 
 
 def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
     """Iterate over the fields of a class, nearest definition first, without repeating a name.
 
-    An annotation is an object, not text; type variables are replaced by their bounds in the class,
-    and one that `cosid` names carries its mark.
+    Each annotation is an object, not text.  Type variables are replaced by their bounds in the
+    class, and a field that `cosid` names has its `GeneratedId`.
     """
     named = dict(pair for cls in reversed(model.__mro__) if (pair := _named.get(cls)))
     for name, note in _written_in(model):
@@ -70,7 +70,7 @@ def annotations_of(model: type) -> Iterator[tuple[str, Any]]:
 def _written_in(model: type) -> Iterator[tuple[str, Any]]:
     seen: set[str] = set()
     for name, info in getattr(model, "__pydantic_fields__", {}).items():
-        # Pydantic has resolved names and type variables, and taken Annotated apart.
+        # Pydantic has already resolved names and type variables, and split Annotated.
         seen.add(name)
         yield name, Annotated[info.annotation, *info.metadata, None]
     bindings: _Bindings = {}
@@ -83,7 +83,7 @@ def _written_in(model: type) -> Iterator[tuple[str, Any]]:
 
 
 def _own_annotations(cls: type) -> dict[str, Any]:
-    """Return a class's own annotations; from Python 3.14 on they may name what is not there yet."""
+    """Return a class's own annotations; since Python 3.14 they may name what does not exist yet."""
     if sys.version_info >= (3, 14):
         from annotationlib import Format
 
@@ -92,10 +92,10 @@ def _own_annotations(cls: type) -> dict[str, Any]:
 
 
 def unwrapped(annotation: object) -> tuple[object, list[object]]:
-    """Take off ``Annotated``, ``Mapped``, ``NewType`` and ``| None``.
+    """Remove ``Annotated``, ``Mapped``, ``NewType`` and ``| None`` from an annotation.
 
     Returns:
-        The type beneath, and all metadata on the way to it.
+        The innermost type, and all metadata around it.
     """
     origin, args = get_origin(annotation), get_args(annotation)
     inner: object
@@ -118,7 +118,7 @@ def unwrapped(annotation: object) -> tuple[object, list[object]]:
 
 
 def is_assignable(model: type, attribute: str) -> bool:
-    """Tell whether an attribute of the objects of a class can be set."""
+    """Return whether an attribute of a class's objects can be set."""
     slot = inspect.getattr_static(model, attribute, None)
     info = getattr(model, "__pydantic_fields__", {}).get(attribute)
     frozen = (
@@ -139,7 +139,7 @@ def describe(model: type) -> str:
 
 
 def _is_mapped(origin: object) -> bool:
-    """Tell whether it is SQLAlchemy's ``Mapped`` or one of its kind."""
+    """Return whether a type is SQLAlchemy's ``Mapped`` or a similar one."""
     return getattr(origin, "__module__", "").startswith("sqlalchemy.")
 
 
@@ -152,11 +152,11 @@ def _resolved(cls: type, name: str, note: object, bound: dict[Any, Any]) -> obje
     except (NameError, AttributeError):
         return Unresolved
     except TypeError:
-        return None  # ClassVar and the like: no field
+        return None  # ClassVar and similar annotations are not fields
     return _substituted(found, bound)
 
 
-def _substituted(annotation: Any, bound: dict[Any, Any]) -> Any:  # noqa: ANN401 - annotations
+def _substituted(annotation: Any, bound: dict[Any, Any]) -> Any:  # noqa: ANN401 - any annotation
     if isinstance(annotation, TypeVar):
         return bound.get(annotation, annotation)
     free: tuple[Any, ...] = getattr(annotation, "__parameters__", ())
@@ -166,7 +166,7 @@ def _substituted(annotation: Any, bound: dict[Any, Any]) -> Any:  # noqa: ANN401
 
 
 def _bind(cls: type, bound: dict[Any, Any], bindings: _Bindings) -> None:
-    """Note what the type variables of a class and of its bases stand for."""
+    """Record the types for which the type variables of a class and its bases stand."""
     bindings.setdefault(cls, bound)
     for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = get_origin(base) or base
@@ -178,16 +178,15 @@ def _bind(cls: type, bound: dict[Any, Any], bindings: _Bindings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedId:
-    """Marks a model's field as its id: ``id: Annotated[int, CosId("order")] = 0``.
+    """Annotates a model's field as its id: ``id: Annotated[int, GeneratedId("order")] = 0``.
 
-    The field is an ``int``, filled by an `IdGenerator`, or a ``str``, filled by a
-    `TextIdGenerator`, or of a class of `TypedId`, filled by either; The type may also allow
-    ``None``.
+    The field is an ``int``, filled by an `IdGenerator`; a ``str``, filled by a `TextIdGenerator`;
+    or a subclass of `TypedId`, filled by either.  The type may also allow ``None``.
 
     Attributes:
         name: the generator's name in the provider.
-        shard: for a generator whose ids carry their shard: the name of the object's attribute that
-            holds the sharding id, or a function that returns it for an object; by default the
+        shard: for a generator whose ids contain their shard: the name of the object's attribute
+            that holds the sharding id, or a function that returns it for an object; by default the
             generator's own sharding id.
     """
 
@@ -203,23 +202,24 @@ _named: Final[WeakKeyDictionary[type, tuple[str, GeneratedId]]] = WeakKeyDiction
 
 
 def cosid(name: str = SHARE, *, field: str = "id") -> Callable[[type[_T]], type[_T]]:
-    """Mark a field of a class as its id, without changing its annotation: CosId's ``@CosId``.
+    """Declare a class's field as its id without changing its annotation, like CosId's ``@CosId``.
 
-    Write it above other decorators, as ``@dataclass``.  A subclass has the mark too, unless it is
-    decorated itself.
+    Write it above other decorators, for example ``@dataclass``.  A subclass inherits the
+    declaration, unless it is decorated itself.
 
     Args:
         name: the generator's name in the provider.
         field: the field, with an annotation as for `GeneratedId`, in the class or in a base.
 
     Raises:
-        InvalidArgumentError: the class has no field of that name with an annotation.
+        InvalidArgumentError: the class has no annotated field with that name.
     """
 
     def decorate(model: type[_T]) -> type[_T]:
         if field not in (names := dict(annotations_of(model))):
-            expected = f"a field of {describe(model)} with an annotation: {', '.join(names)}"
-            raise InvalidArgumentError("field", field, expected=expected)
+            listed = ", ".join(names) or "it has none"
+            rule = f"must be an annotated field of {describe(model)} ({listed})"
+            raise InvalidArgumentError("field", field, rule)
         _named[model] = field, GeneratedId(name)
         _known.pop(model, None)
         return model
@@ -233,8 +233,8 @@ class IdField:
 
     Attributes:
         attribute: the field's name.
-        kind: what its ids are: ``int``, ``str`` or a class of `TypedId`.
-        annotation: what finds their generator.
+        kind: the type of its ids: ``int``, ``str`` or a subclass of `TypedId`.
+        annotation: the `GeneratedId` that finds their generator.
     """
 
     attribute: str
@@ -245,7 +245,7 @@ class IdField:
         """Return the sharding id of an object; None for the generator's own.
 
         Raises:
-            InvalidArgumentError: the object tells none that the generator has.
+            InvalidArgumentError: the object returns a sharding id that the generator does not have.
         """
         if self.annotation.shard is None:
             return None
@@ -254,18 +254,18 @@ class IdField:
         )
 
     def value_of(self, new_id: object) -> object:
-        """Return what the field holds for an id of its generator.
+        """Return the field's value for an id of its generator.
 
         Raises:
-            InvalidIdError: it is a text that the field's class of `TypedId` does not write.
+            InvalidIdError: the id is a text that the field's `TypedId` class would not write.
         """
         return self.kind(cast("str", new_id)) if issubclass(self.kind, TypedId) else new_id
 
     def is_empty(self, of: object) -> bool:
-        """Tell whether an object has no id yet: None, not positive, or an empty text."""
+        """Return whether an object has no id yet: None, not positive, or an empty text."""
         state = getattr(of, "_sa_instance_state", None)
         if state is not None and state.key is not None:
-            return False  # a row that SQLAlchemy knows; to look at it might load it
+            return False  # SQLAlchemy knows this row, and reading it might load it
         value = getattr(of, self.attribute, None)
         if isinstance(value, int):
             return value <= 0
@@ -278,31 +278,31 @@ _known: Final[WeakKeyDictionary[type, tuple[IdField, ...]]] = WeakKeyDictionary(
 def id_fields(model: type) -> tuple[IdField, ...]:
     """Return the fields of a class that `ensure_ids` fills.
 
-    That is the one field marked `GeneratedId`, its own or a base's; and in a class mapped by
-    SQLAlchemy the columns with a `cosid_default` too.  The result is cached for each class.
+    That is the one field annotated with `GeneratedId`, in the class or a base; in a class mapped by
+    SQLAlchemy, also the columns with a `cosid_default`.  The result is cached for each class.
 
     Args:
         model: a dataclass, a model of pydantic, SQLModel or SQLAlchemy, a class of attrs or
             msgspec, or any other class with annotations.
 
     Raises:
-        InvalidArgumentError: two fields are marked, or one that cannot be assigned to, or that is
+        InvalidArgumentError: two fields are annotated, or the field cannot be assigned to or is
             neither ``int`` nor ``str``.
     """
     found = _known.get(model)
     if found is None:
         notes = dict(annotations_of(model))
         found = tuple(_found(model, notes))
-        if found or Unresolved not in notes.values():  # what it names may come to be
+        if found or Unresolved not in notes.values():  # the missing name may exist later
             _known[model] = found
     return found
 
 
 def annotation_of(model: type, attribute: str) -> GeneratedId | None:
-    """Return the mark in the annotation of one field of a class; None if it has none.
+    """Return the `GeneratedId` in the annotation of a class's field; None if it has none.
 
     Args:
-        model: a class as for `id_fields`.  A mapped one need not be configured yet.
+        model: a class as for `id_fields`.  A mapped class need not be configured yet.
         attribute: the field's name.
     """
     found = _marks(dict(annotations_of(model)).get(attribute))
@@ -310,22 +310,22 @@ def annotation_of(model: type, attribute: str) -> GeneratedId | None:
 
 
 def unresolved_fields(model: type) -> list[str]:
-    """Name the fields whose annotations name something that cannot be found."""
+    """Return the fields whose annotations contain a name that cannot be found."""
     return [name for name, note in annotations_of(model) if note is Unresolved]
 
 
 def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     marked = {name: found for name, note in notes.items() if (found := _marks(note))}
     if len(marked) > 1:
-        place = f"CosId on {describe(model)}"
-        raise InvalidArgumentError(place, sorted(marked), expected="on one field")
+        place = f"GeneratedId on {describe(model)}"
+        raise InvalidArgumentError(place, sorted(marked), "is on several fields; mark one")
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)
         every = [*marks, *([column.annotation] if column else ())]
         if any((mark.name, mark.shard) != (every[0].name, every[0].shard) for mark in every):
-            place, names = f"CosId on {describe(model)}.{name}", {mark.name for mark in every}
-            raise InvalidArgumentError(place, sorted(names), expected="of one name and one shard")
+            place, names = f"GeneratedId on {describe(model)}.{name}", {mark.name for mark in every}
+            raise InvalidArgumentError(place, sorted(names), "has several names or shards")
         yield column or _checked(model, name, kind, marks[0])
     yield from (column for name, column in columns.items() if name not in marked)
 
@@ -337,7 +337,7 @@ def _marks(annotation: object) -> tuple[object, list[GeneratedId]] | None:
 
 
 def _columns(model: type) -> Iterator[IdField]:
-    """Iterate over the columns of a mapped class whose default is a mark of ours."""
+    """Iterate over the columns of a mapped class whose default is a `GeneratedId`."""
     mapper: Any = getattr(model, "__mapper__", None)
     for found in mapper.column_attrs if mapper is not None else ():
         for column in found.columns:
@@ -348,11 +348,10 @@ def _columns(model: type) -> Iterator[IdField]:
 
 
 def _checked(model: type, name: str, kind: Any, mark: GeneratedId) -> IdField:  # noqa: ANN401 - any type
-    place = f"CosId on {describe(model)}.{name}"
+    place = f"GeneratedId on {describe(model)}.{name}"
     is_typed = inspect.isclass(kind) and issubclass(kind, TypedId)
     if kind not in (int, str) and not is_typed:
-        expected = "on a field of type int or str, or of a class of TypedId"
-        raise InvalidArgumentError(place, kind, expected=expected)
+        raise InvalidArgumentError(place, kind, "must be on a field of type int, str or a TypedId")
     if not is_assignable(model, name):
-        raise InvalidArgumentError(place, "frozen", expected="on a field that can be assigned to")
+        raise InvalidArgumentError(place, None, "requires a field that can be assigned to")
     return IdField(name, cast("type[int | str]", kind), mark)

@@ -1,4 +1,4 @@
-"""The addresses that a server listens on.  Pure."""
+"""The addresses on which a server listens.  No I/O."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MOST_PORTS: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One address; without a host and a path it stands for the sockets that systemd passes.
+    """One address; without host and path it stands for the sockets that systemd passes.
 
     Attributes:
-        host: a name or an IP address; empty for others.
-        port: of TCP; 0 for one that is free.
-        path: of a Unix socket; empty for others.
+        host: a name or an IP address; empty for other addresses.
+        port: the TCP port; 0 for any free port.
+        path: the path of a Unix socket; empty for other addresses.
     """
 
     host: str = ""
@@ -37,7 +37,7 @@ class Address:
     path: str = ""
 
     def __str__(self) -> str:
-        """Return it as it is written in settings."""
+        """Return the address as it is written in settings."""
         if self.path:
             return f"{UNIX}{self.path}"
         if not self.host:
@@ -49,7 +49,7 @@ def address_of(text: str) -> Address:
     """Return the address that a text names.
 
     Raises:
-        InvalidArgumentError: it names none.
+        InvalidArgumentError: the text does not name an address.
     """
     if text == INHERITED:
         return Address()
@@ -57,12 +57,12 @@ def address_of(text: str) -> Address:
         return Address(path=text.removeprefix(UNIX))
     found = TCP.fullmatch(text)
     if found is None or int(found["port"]) > MOST_PORTS:
-        raise InvalidArgumentError("listen", text, expected=ADDRESSES)
+        raise InvalidArgumentError("listen", text, f"must be {ADDRESSES}")
     return Address(host=found["ipv6"] or found["host"], port=int(found["port"]))
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host; a name other than localhost may be any."""
+    """Return whether only this machine reaches a host; of names, only localhost is certain."""
     if host == "localhost":
         return True
     with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Builds what settings describe, opens and sends nothing, and collects all problems."""
+"""Builds what settings describe and collects all problems; opens and sends nothing."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ NO_PLACE: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "uncertainty": INSIDE,
     "own": (("namespace", "name", *STORED), "make and options say what it is"),
 }
-"""Of what all kinds have, the keys that a kind does not have, and why."""
+"""The common keys that a kind does not accept, and why."""
 
 INT32_BITS: Final = 31
 PARTS: Final = {
@@ -81,14 +81,14 @@ PARTS: Final = {
     "sharded": ("layout", "sharded"),
     "grouped": ("group_by", "group_by"),
 }
-"""The argument of a kind that settings have to build first, and the attribute of `Planned`."""
+"""The argument of a kind that must be built from settings first, and its attribute of `Planned`."""
 
 STAMPED: Final = {"snowflake", "cached_snowflake", "cosid_text"}
 STORELESS: Final = {*STAMPED, "uuid4", "uuid7", "counter"}
-"""The kinds that count in no store; the first of them lease machine ids there."""
+"""The kinds that have no counter in a store; the first of them lease machine ids there."""
 
 
-class Incomplete(Exception):  # noqa: N818 - no error: the problem is noted already
+class Incomplete(Exception):  # noqa: N818 - not an error: the problem is recorded
     """A part that the generator needs could not be built."""
 
 
@@ -97,14 +97,14 @@ class Built:
     """What the settings describe.
 
     Attributes:
-        generators: by name.
-        shardings: by name.
+        generators: the generators by name.
+        shardings: the shardings by name.
         leases: the leases of machine ids.
-        stores: the stores that the provider has to close.
-        borrowed: the stores that were given as objects, which stay open.
-        whole: all of them, with a tiered store in the place of its parts.
-        store: the one that is named at the top.
-        leaf_tags: the tags of Leaf's table; None without.
+        stores: the stores that the provider must close.
+        borrowed: the stores that were passed as objects, which stay open.
+        whole: all stores, with a tiered store in place of its parts.
+        store: the store at the top of the settings.
+        leaf_tags: the tags of Leaf's table; None if there are none.
     """
 
     generators: dict[str, Planned] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class Built:
 
 
 class Builder:
-    """Builds what the settings describe, and notes each problem.
+    """Builds what the settings describe, and records each problem.
 
     Attributes:
         problems: the problems so far.
@@ -138,11 +138,12 @@ class Builder:
 
         Args:
             settings: what to build.
-            given: their source, for the places of problems.
+            given: the settings' source, for the places of problems.
             instrument: receives the events of all generators.
-            clock: time; the system's by default.
-            rehearsal: whether another process is going to open them, as for a report.
-            broken: the names of tables that were left out, as their problems are noted already.
+            clock: the time source; the system's clock by default.
+            rehearsal: whether another process will open them, for example for a report.
+            broken: the names of tables that were left out because their problems are already
+                recorded.
         """
         self.problems: list[SettingsProblem] = []
         self.settings = settings
@@ -184,7 +185,7 @@ class Builder:
         return built
 
     def _leaf_tags(self) -> LeafTags[LeafSegmentId] | None:
-        """Return the tags of Leaf's table, if there are any; what is wrong is noted."""
+        """Return the tags of Leaf's table, if there are any; record any problem."""
         path, section = ("leaf_tags",), self.settings.leaf_tags
         if section is None:
             return None
@@ -199,8 +200,8 @@ class Builder:
         from ...compat.leaf import LeafStore, LeafTags
 
         if not isinstance(store, LeafStore):
-            expected = "Leaf's, as leaf+mysql://user:password@host/database"
-            raise InvalidArgumentError("store", store, expected=expected)
+            rule = "must be Leaf's, such as leaf+mysql://user:password@host/database"
+            raise InvalidArgumentError("store", store, rule)
         close_timeout = self.settings.close_timeout
         options: dict[str, Any] = {"close_timeout": close_timeout, "clock": self.clock}
         make = partial(LeafSegmentId, instrument=self.instrument, **options)
@@ -213,7 +214,7 @@ class Builder:
         for name, section in self.settings.generators.items():
             yield ("generators", name), name, section
 
-    def _planned(self, path: tuple[str, ...], name: str, section: Any) -> Planned:  # noqa: ANN401 - of any kind
+    def _planned(self, path: tuple[str, ...], name: str, section: Any) -> Planned:  # noqa: ANN401 - any kind
         namespace = section.namespace or self.settings.namespace
         return Planned(path, name, section, namespace, section.name or name)
 
@@ -221,8 +222,8 @@ class Builder:
         self.problems.append(self._given.problem(path, reason))
 
     @contextmanager
-    def _noting(self, path: tuple[str, ...], section: Any) -> Generator[None]:  # noqa: ANN401 - of any kind
-        """Note an error that the block raises, at the key that caused it."""
+    def _noting(self, path: tuple[str, ...], section: Any) -> Generator[None]:  # noqa: ANN401 - any kind
+        """Record an error that the block raises, at the key that caused it."""
         try:
             yield
         except Incomplete:
@@ -235,7 +236,7 @@ class Builder:
     # One generator.
 
     def _complete(self, planned: Planned) -> None:
-        """Build it; each part by itself, to note what is wrong with any of them."""
+        """Build the generator, part by part, so that each part's problems are recorded."""
         section, at = planned.section, (*planned.path, "converter")
         layout = getattr(section, "layout", None)
         of_layout = (*planned.path, "layout"), layout
@@ -253,7 +254,7 @@ class Builder:
         planned.generator = generator
 
     def _add_part(self, planned: Planned) -> None:
-        """Build what its kind needs besides options."""
+        """Build what its kind needs in addition to options."""
         section = planned.section
         match section:
             case SnowflakeSettings() | CachedSettings():
@@ -272,7 +273,7 @@ class Builder:
                 pass
 
     def _check_random_bits(self, generators: Iterable[Planned]) -> None:
-        """Note counters whose ids have random bits of several widths: such ids may be equal."""
+        """Record counters whose ids have random bits of several widths: such ids may be equal."""
         first: dict[tuple[str, str, str], tuple[int, Planned]] = {}
         for each in generators:
             bits, part = 0, each
@@ -301,7 +302,8 @@ class Builder:
         section, limit = planned.section, LIMITS[planned.section.limit or "int64"]
         keys, reason = NO_PLACE.get(section.kind, NOTHING)
         for key in keys:
-            if getattr(section, key) != SnowflakeSettings.model_fields[key].default:  # as of all
+            # The default of all kinds.
+            if getattr(section, key) != SnowflakeSettings.model_fields[key].default:
                 self.at(planned.path, key, f"has no place here: {reason}")
         lane_store = getattr(section, "lane_store", None)
         if lane_store is not None and section.on_unavailable != "lane":
@@ -314,13 +316,13 @@ class Builder:
         elif hasattr(section, "step"):
             self._check_counted(planned.path, section, limit)
 
-    def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - of any kind
+    def _check_counted(self, path: tuple[str, ...], section: Any, limit: int) -> None:  # noqa: ANN401 - any kind
         top = section.max_id or limit
         if top > limit:
             self.at(path, "max_id", f"is {top}, above the limit {limit} of {section.limit}")
         elif section.offset >= top:
             what = "max_id" if section.max_id else f"the last id of {section.limit or 'int64'}"
-            reason = f"is {section.offset}; it has to be below {what}, {top}: no id is left else"
+            reason = f"must be below {what}, {top}, not {section.offset}: otherwise no id is left"
             self.at(path, "offset", reason)
         if getattr(section, "group_kind", "chain") == "segment":
             for key in sorted(section.model_fields_set & OF_CHAINS):
@@ -330,7 +332,7 @@ class Builder:
         self._note((*path, key), reason)
 
     def _inside(self, planned: Planned) -> Planned:
-        """Build the generator inside of another one, as far as it can be built."""
+        """Build the inner generator of another one, as far as possible."""
         section = planned.section.inner
         inner = self._planned((*planned.path, "inner"), planned.name, section)
         if section.converter is not None:
@@ -339,7 +341,7 @@ class Builder:
             self._complete(inner)
         return inner
 
-    def _generator(self, planned: Planned) -> Any:  # noqa: ANN401 - of any kind
+    def _generator(self, planned: Planned) -> Any:  # noqa: ANN401 - any kind
         section = planned.section
         if planned.inner is not None:
             return self._around(planned, planned.inner)
@@ -353,7 +355,7 @@ class Builder:
         if section.kind in PARTS:
             argument, attribute = PARTS[section.kind]
             options[argument] = getattr(planned, attribute)
-            if options[argument] is None:  # that is noted already; the store has to be checked, too
+            if options[argument] is None:  # already recorded; the store must be checked too
                 if section.kind in STAMPED:
                     host.machine_store(planned, section.store, "store")
                 raise Incomplete
@@ -364,12 +366,12 @@ class Builder:
         if store is None:
             raise Incomplete
         if planned.section.kind == "sharded" and not hasattr(store, "sequence_distributor"):
-            expected = "Redis, SQLite or memory: others do not grant sequences of a second"
-            raise InvalidArgumentError("store", planned.store, expected=expected)
+            rule = "must be Redis, SQLite or memory: others do not grant sequences of a second"
+            raise InvalidArgumentError("store", planned.store, rule)
         return store
 
-    def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - of any kind
-        """Return the options that a kind takes from its settings, which have inf for its None."""
+    def _options(self, section: Any, names: Collection[str]) -> dict[str, Any]:  # noqa: ANN401 - any kind
+        """Return the options that a kind takes from its settings, where inf stands for None."""
         values = {name: getattr(section, name) for name in names if hasattr(section, name)}
         options = {name: None if value == inf else value for name, value in values.items()}
         if "max_id" in names:
@@ -396,7 +398,7 @@ class Builder:
 
 
 class _Host:
-    """What the spec of a kind takes from the settings, for one generator."""
+    """What a kind's spec takes from the settings, for one generator."""
 
     def __init__(self, builder: Builder, planned: Planned) -> None:
         self.namespace = planned.namespace
@@ -414,7 +416,7 @@ class _Host:
         return {**options, "close_timeout": close_timeout, **of_all}
 
     def lease_for(self, bits: int, options: Mapping[str, Any]) -> MachineIdLease:
-        del options  # settings have the terms of a lease in [machine]
+        del options  # in settings, [machine] has the terms of a lease
         return self._lease(self._planned, bits, self._planned.section.store, "store")
 
     def lane_lease(self, bits: int) -> MachineIdLease:
@@ -434,7 +436,7 @@ class _Host:
         return lease
 
     def machine_store(self, planned: Planned, given: StoreValue | None, key: str) -> Store | None:
-        """Return the store of machine ids, or None if they come from none or it cannot be made."""
+        """Return the store of machine ids; None if there is none or it cannot be created."""
         builder = self._builder
         if builder.settings.machine.source != "store":
             if given is not None:

@@ -1,4 +1,4 @@
-"""Converters as settings describe them, put together in CosId's order."""
+"""Converters as settings describe them, combined in CosId's order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TAKES: Final[dict[str, set[str]]] = {
     "uuid": set(),
     "typeid": set(),
 }
-"""The keys of each type; prefixes and suffixes go with all of them."""
+"""The keys of each type; prefixes and suffixes can be used with all types."""
 
 ONLY_SOME: Final = set[str]().union(*TAKES.values())
 
@@ -69,14 +69,14 @@ def converter_of(
     """Return a converter.
 
     Args:
-        section: its settings.
-        planned: whose ids it writes.
-        note: is called with each key that does not go with the others, and the reason.
-        date: as `date_of` returns it.
+        section: the converter's settings.
+        planned: the generator whose ids it formats.
+        note: called with each key that cannot be combined with the others, and the reason.
+        date: the date prefix from `date_of`.
 
     Raises:
-        InvalidArgumentError: a value does not fit.
-        MissingExtraError: a library that it needs is not installed.
+        InvalidArgumentError: a value is not valid.
+        MissingExtraError: a library that the converter needs is not installed.
     """
     _check_keys(section, note)
     group = section.group_prefix
@@ -110,10 +110,10 @@ def _check_keys(section: ConverterSettings, note: Callable[[str, str], None]) ->
 
 
 def date_of(section: DatePrefixSettings) -> DatePrefix:
-    """Return a date that can be written.
+    """Return a date prefix that can be written.
 
     Raises:
-        InvalidArgumentError: a value does not fit.
+        InvalidArgumentError: a value is not valid.
     """
     date = DatePrefix(**section.model_dump())
     DatePrefixIdConverter(date.pattern, ToStringIdConverter(), date.delimiter, zone=date.zone)
@@ -135,35 +135,35 @@ def _base(section: ConverterSettings, planned: Planned) -> IdConverter:
 
 def _friendly(section: ConverterSettings, planned: Planned) -> IdConverter:
     if planned.layout is None:
-        expected = "another one: friendly text shows the time of a Snowflake, and this is none"
-        raise InvalidArgumentError("type", section.type, expected=expected)
+        rule = "shows the time of a Snowflake, and this generator makes none; take another type"
+        raise InvalidArgumentError("type", section.type, rule)
     if section.zone is None:
-        expected = "given for friendly text, as 'UTC' or '+08:00'"
-        raise InvalidArgumentError("zone", None, expected=expected)
+        rule = "is required for friendly text, for example 'UTC' or '+08:00'"
+        raise InvalidArgumentError("zone", None, rule)
     pad = bool(section.pad_start)
     return SnowflakeFriendlyIdConverter(FriendlyText(planned.layout, zone=section.zone, pad=pad))
 
 
 def _sharded(section: ConverterSettings, planned: Planned) -> IdConverter:
     if planned.sharded is None:
-        expected = "another one: sharded text shows second, sequence and shard of kind = 'sharded'"
-        raise InvalidArgumentError("type", section.type, expected=expected)
+        rule = "shows second, sequence and shard of kind = 'sharded'; take another type"
+        raise InvalidArgumentError("type", section.type, rule)
     return ShardedTextConverter(planned.sharded)
 
 
 def _opaque(section: ConverterSettings, _planned: Planned) -> IdConverter:
     if section.key is None:
-        expected = "given for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
-        raise InvalidArgumentError("key", None, expected=expected)
+        rule = "is required for opaque ids: 32, 48 or 64 hexadecimal digits, random and secret"
+        raise InvalidArgumentError("key", None, rule)
     inner: IdConverter = NUMBERS[section.inner or "radix62"]()
     try:
         return OpaqueIdConverter.from_text(section.key.get_secret_value(), inner)
     except InvalidArgumentError as error:
         if error.argument != "key":
             raise
-    # Out of the handler, so that no traceback shows the key as the context.
-    expected = "32, 48 or 64 hexadecimal digits, or base64 of 16, 24 or 32 bytes"
-    raise InvalidArgumentError("key", "***", expected=expected)
+    # This is raised outside the handler, so that no traceback shows the key as context.
+    rule = "must be 32, 48 or 64 hexadecimal digits, or base64 of 16, 24 or 32 bytes"
+    raise InvalidArgumentError("key", "...", rule)
 
 
 SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] = {
@@ -175,9 +175,9 @@ SPECIAL: Final[dict[str, Callable[[ConverterSettings, Planned], IdConverter]]] =
         section.min_length or 0,
         None if section.blocklist is None else tuple(section.blocklist),
     ),
-    # The time of a Snowflake is shown; other ids have none.
+    # A Snowflake's time is shown; other ids have no time.
     "ulid": lambda _, planned: UlidConverter(planned.layout),
     "uuid": lambda _, planned: UuidConverter(planned.layout),
     "typeid": lambda section, planned: TypeIdConverter(section.prefix, planned.layout),
 }
-"""Those that need more than their own keys."""
+"""The types that need more than their own keys."""

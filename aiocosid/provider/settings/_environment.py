@@ -49,11 +49,11 @@ class Environment:
     unknown: tuple[SettingsProblem, ...] = ()
 
     def variable(self, path: Path, *, is_elsewhere: bool) -> str:
-        """Return the variable that gives the value of a key; empty if none does.
+        """Return the variable that sets a key; empty if there is none.
 
         Args:
             path: the key.
-            is_elsewhere: whether a file has the key, too; tables are merged.
+            is_elsewhere: whether a file also has the key; tables are merged.
         """
         found: object = self.data
         for part in path:
@@ -70,7 +70,7 @@ def environment() -> Environment:
     """Return the settings of the environment.
 
     Raises:
-        InvalidSettingsError: a variable that has to be a table in JSON is not.
+        InvalidSettingsError: a variable that must be a JSON table is not one.
     """
     said = Variables.read()
     return Environment(_read(), *said)
@@ -80,12 +80,12 @@ class _Source(EnvSettingsSource):
     """Reads the environment as pydantic-settings does, but leaves single values as text."""
 
     def _load_env_vars(self) -> dict[str, str | None]:
-        """Return the variables, those that end in ``_FILE`` with the texts of their files."""
+        """Return the variables; those that end in ``_FILE`` have their files' content as values."""
         found = dict(super()._load_env_vars())
         for name in Variables.read().names.values():
             if is_file(name):
                 del found[name.lower()]
-                if text := value_of(name):  # otherwise `Variables` says what is wrong
+                if text := value_of(name):  # otherwise `Variables` reports the problem
                     found[name.lower().removesuffix(FILE)] = text
         return found
 
@@ -93,8 +93,8 @@ class _Source(EnvSettingsSource):
         self,
         field_name: str,
         field: FieldInfo,
-        value: Any,  # noqa: ANN401 - theirs
-    ) -> Any:  # noqa: ANN401 - theirs
+        value: Any,  # noqa: ANN401 - pydantic's
+    ) -> Any:  # noqa: ANN401 - pydantic's
         decoded: object = super().decode_complex_value(field_name, field, plain(value))
         return cast("object", decoded) if isinstance(decoded, dict | list) else value
 
@@ -107,14 +107,14 @@ def _read() -> dict[str, Any]:
         case_sensitive=False,
         env_prefix=PREFIX,
         env_nested_delimiter=DELIMITER,
-        env_ignore_empty=True,  # such a one is refused
+        env_ignore_empty=True,  # an empty variable is refused
     )
     try:
         found = source()
     except SettingsError as error:
         name = next((each for each in TABLES if f'"{each}"' in str(error)), "")
         variable = PREFIX + name.upper()
-        problem = SettingsProblem(name, "has to be a table, written in JSON", variable)
+        problem = SettingsProblem(name, "must be a table, written in JSON", variable)
         raise InvalidSettingsError([problem]) from error
     except RecursionError as error:
         reason = f"holds JSON that is nested too deeply, in one of the {PREFIX}... variables"

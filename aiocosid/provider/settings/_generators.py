@@ -69,13 +69,13 @@ class _Generator(BaseModel):
     """The keys of all kinds.
 
     Attributes:
-        namespace: namespace of this generator; by default the one at the top.
-        name: name of the counter; by default the name of the table.
+        namespace: the namespace of this generator; by default the one at the top.
+        name: the name of the counter; by default the name of the table.
         store: a URL, a name in ``stores`` or a store; by default the one at the top.
         converter: how ids become text; by default they stay numbers.
         limit: the highest id that programs which read the ids can hold, 2^53-1 for "javascript";
-            segments end there, and a layout has to fit.
-        wait_timeout: seconds that a caller waits at most.
+            segments end there, and a layout must fit.
+        wait_timeout: maximum seconds that a caller waits.
         close_timeout: seconds that closing may take; by default the value at the top.
     """
 
@@ -96,8 +96,8 @@ class _Counted(_Generator):
 
     Attributes:
         offset: where a new counter starts; below ``max_id``.
-        max_id: the highest id ever handed out; by default 2^63-1.
-        fail_fast: whether callers fail as soon as two calls to the store have failed in a row,
+        max_id: the highest id that may be issued; by default 2^63-1.
+        fail_fast: whether calls fail as soon as two calls to the store have failed in a row,
             instead of after ``wait_timeout``; by default only in web applications.
     """
 
@@ -119,9 +119,9 @@ class SegmentSettings(_Counted):
 
 @having(LeafSegmentOptions)
 class LeafSettings(_Counted):
-    """A `LeafSegmentId`, as Leaf's: ids from a counter, in two segments whose step adapts.
+    """A `LeafSegmentId`, like Leaf's: ids from a counter, in two segments with an adaptive step.
 
-    A row that has a step of its own overrides ``step``.
+    A row with its own step overrides ``step``.
     """
 
     kind: Literal["leaf_segment"]
@@ -132,16 +132,17 @@ class _Prefetched(_Counted):
     """The keys of kinds that may be a chain.
 
     Attributes:
-        endurance: seconds that the ids in hand last, at the measured rate, while the store is down;
-            0 for no reserve, at most ``ttl``.
+        endurance: seconds for which the buffered ids last, at the measured rate, while the store is
+            down; 0 for no reserve, at most ``ttl``.
     """
 
 
 class ChainSettings(_Prefetched):
-    """A `SegmentChainId`, as CosId's usual one: ids from a counter, fetched ahead.
+    """A `SegmentChainId`, like CosId's default generator: ids from a counter, fetched ahead.
 
     Attributes:
-        step: fewer than above, since ``endurance`` sizes the calls of a counter that is busy.
+        step: lower than the general default, because ``endurance`` determines the size of a busy
+            counter's calls.
     """
 
     kind: Literal["chain"]
@@ -154,16 +155,17 @@ class GroupedSettings(_Prefetched):
 
     Attributes:
         group_by: the period; "key" for groups without a period.
-        zone: the time zone of the period, as "UTC", "+08:00" or "Europe/Berlin"; required with a
-            period.
-        pattern: how a period is written, in Java's letters; by default as CosId writes that period.
-        key: a function without arguments that returns the key of the call, for example a tenant's;
-            required without a period; with a period, each key has its own counters.
-        group_kind: the kind of generator that each group has; with "segment" it takes none of the
-            keys that only ``chain`` and ``grouped`` have.
+        zone: the time zone of the period, for example "UTC", "+08:00" or "Europe/Berlin"; required
+            with a period.
+        pattern: the format of a period, in Java's pattern letters; by default CosId's format for
+            that period.
+        key: a function without arguments that returns the key of the call, for example a tenant;
+            required without a period.  With a period, each key has its own counters.
+        group_kind: the kind of generator that each group has; with "segment", the keys that only
+            ``chain`` and ``grouped`` have cannot be used.
         strict: whether ids of a group are in order over all processes; with ``group_kind =
             "segment"``.
-        max_groups: maximum groups in memory; a further one replaces the least recently used.
+        max_groups: maximum groups in memory; a further group replaces the least recently used one.
     """
 
     kind: Literal["grouped"]
@@ -180,7 +182,7 @@ class _Timed(_Generator):
 
     Attributes:
         broken_threshold: seconds that a call waits for a clock that stepped back; ``inf`` for ever.
-        max_forward_jump: seconds by which the wall clock may run ahead; ``inf`` for any.
+        max_forward_jump: seconds by which the wall clock may run ahead; ``inf`` for any number.
     """
 
     max_forward_jump: Patience | None = None
@@ -190,20 +192,21 @@ class _Stamped(_Timed):
     """The keys of kinds on a clock that reset their sequence.
 
     Attributes:
-        sequence_reset_threshold: once the sequence has reached this, it restarts with the next
-            tick; -1 is half of its range, CosId's default; with "none" it restarts with each tick,
-            as in uid-generator and Twitter's.
+        sequence_reset_threshold: once the sequence has reached this value, it restarts with the
+            next tick; -1 is half of its range, CosId's default.  With "none" it restarts with each
+            tick, as in uid-generator and Twitter's Snowflake.
     """
 
     sequence_reset_threshold: Threshold = -1
 
 
 class SnowflakeSettings(_Stamped):
-    """A `SnowflakeId`: ids from the clock and a machine id; no call to a store for them.
+    """A `SnowflakeId`: ids from the clock and a machine id, without a store call for each id.
 
     Attributes:
         layout: a name, or a table.
-        random_start: the first sequence of a tick is random, from 0 to below this; Leaf has 100.
+        random_start: the first sequence of a tick is random, from 0 to below this value; Leaf uses
+            100.
     """
 
     kind: Literal["snowflake"]
@@ -213,13 +216,13 @@ class SnowflakeSettings(_Stamped):
 
 @having(CachedOptions)
 class CachedSettings(_Timed):
-    """A `CachedSnowflakeId`, as uid-generator's: ids in seconds, prepared ahead of the clock.
+    """A `CachedSnowflakeId`, like uid-generator's: ids in seconds, prepared ahead of the clock.
 
     Attributes:
         layout: in seconds; a name, or a table.
         boost: the ring holds the ids of ``2^boost`` seconds, 8 by default.
         max_borrow: seconds that ids may be ahead of the clock.
-        refill_interval: seconds between two checks of the ring while nobody asks for ids; by
+        refill_interval: seconds between two checks of the ring while no ids are requested; by
             default there are no such checks.
         on_empty: whether calls that find the ring empty wait, or raise.
     """
@@ -233,23 +236,23 @@ class ShardedSettings(_Generator):
     """A `ShardedId`: second, shard and sequence; the store grants the sequences of each second.
 
     Attributes:
-        epoch: the first second: a time with its offset, or an integer since 1970, of seconds or
+        epoch: the first second: a time with its offset, or an integer since 1970, in seconds or
             milliseconds; by default CosId's.
         sharding_id: the sharding id of calls that pass none.
         timestamp_bits: width of the seconds.
         sharding_bits: width of the sharding id.
         sequence_bits: width of the sequence.
-        zone: a fixed offset.
+        zone: with a fixed offset.
         key: pattern of the counters' keys, with ``<second>`` in place of the second; for servers
-            that Java nodes share.
+            that are shared with Java nodes.
         max_sequence: the highest sequence, on all nodes; by default the layout's.
-        on_unavailable: what to do while the store is down and no id is in hand; lanes are numbered
-            by machine ids of 6 bits in the namespace ``<namespace>.lane``.
+        on_unavailable: what to do while the store is down and no id is buffered; lanes are numbered
+            with machine ids of 6 bits in the namespace ``<namespace>.lane``.
         lane_store: the store of the lanes' numbers, as for ``store``; by default the generator's
-            own.  Choose another one: lanes are needed when the generator's store is down.
-        batch: sequences to ask for at once; by default chosen by demand.
-        broken_threshold: seconds that the clock may be behind the last id's second; ``inf`` for
-            any.
+            own.  Choose another store, because lanes are needed when the generator's store is down.
+        batch: sequences to request at once; by default according to demand.
+        broken_threshold: seconds that the clock may be behind the last id's second; ``inf`` for any
+            number.
     """
 
     kind: Literal["sharded"]
@@ -268,8 +271,8 @@ class CosIdSettings(_Stamped):
     """A `CosIdGenerator`: ids from the clock and a machine id, as text of 80 bits.
 
     Attributes:
-        text: how the ids are written.
-        zone: for "friendly" text; it must keep one offset.
+        text: the format of the ids.
+        zone: for "friendly" text; it must have a fixed offset.
         pad_start: whether machine id and sequence have a fixed width in "friendly" text; by default
             true.
         timestamp_bits: width of the time.
@@ -287,15 +290,16 @@ class CosIdSettings(_Stamped):
 
 @having(RemoteOptions, "block", "max_age", "endurance", "fetch_timeout", "max_waiters", "fail_fast")
 class RemoteSettings(_Generator):
-    """A `RemoteId`: ids of a generator of the server in ``store``, such as a broker's Snowflake.
+    """A `RemoteId`: ids of a generator on the server in ``store``, such as a broker's Snowflake.
 
     Attributes:
-        max_age: seconds after which ids in hand are dropped, because their time is too old; ``inf``
+        max_age: seconds after which buffered ids are dropped because their time is too old; ``inf``
             for never.
-        endurance: seconds that the ids in hand last while the server is down, at most ``max_age``.
+        endurance: seconds for which the buffered ids last while the server is down, at most
+            ``max_age``.
         fetch_timeout: seconds for one call to the server; by default two fifths of
             ``wait_timeout``.
-        fail_fast: whether callers fail as soon as two calls to the server have failed in a row,
+        fail_fast: whether calls fail as soon as two calls to the server have failed in a row,
             instead of after ``wait_timeout``; by default only in web applications.
     """
 
@@ -324,14 +328,14 @@ NumberKinds: TypeAlias = (
     | CounterSettings
 )
 NumberSettings: TypeAlias = Annotated[NumberKinds, Field(discriminator="kind")]
-"""The kinds that "int32" and "uncertainty" may have inside."""
+"""The kinds that "int32" and "uncertainty" may wrap."""
 
 
 class IntegerSettings(_Generator):
     """An `IntegerIdGenerator`: the ids of another generator, up to 2^31-1.
 
     Attributes:
-        inner: the generator inside: a table of another kind that makes numbers, without
+        inner: the wrapped generator: a table of another kind that issues numbers, without
             ``converter``.
     """
 
@@ -343,8 +347,8 @@ class UncertaintySettings(_Generator):
     """An `UncertaintyIdGenerator`: the ids of another generator, with random low bits.
 
     Attributes:
-        bits: random bits of each id; the ids inside have the others of 63.
-        inner: the generator inside, as for ``int32``.
+        bits: random bits in each id; the wrapped generator's ids have the rest of 63.
+        inner: the wrapped generator, as for ``int32``.
     """
 
     kind: Literal["uncertainty"]
@@ -356,8 +360,8 @@ class OwnGeneratorSettings(_Generator):
     """A generator of your own.
 
     Attributes:
-        make: a class, or a function that returns the generator: one of this library, of a class
-            derived from such, or one that wraps such as ``inner``.
+        make: a class, or a function that returns the generator: one of this library's, of a derived
+            class, or one that wraps such a generator as ``inner``.
         options: the keyword arguments of that call.
     """
 

@@ -1,4 +1,4 @@
-"""Checks the periods to come of grouped generators: their keys, texts and counters."""
+"""Checks the future periods of grouped generators: their keys, texts and counters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("GroupReport", "check_groups")
 
-LONGEST_MS: Final = 366 * 24 * 3600 * 1000  # a period
+LONGEST_MS: Final = 366 * 24 * 3600 * 1000  # milliseconds of the longest period
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +28,12 @@ class GroupReport:
     """The period of one grouped generator at a moment.
 
     Attributes:
-        name: by which it is asked for.
-        present: the text of its period now; empty if it groups by a key alone.
-        period: that at the moment.
+        name: the generator's name in the provider.
+        present: the text of its present period; empty if it groups only by key.
+        period: the text of its period at the given moment.
         counter: ``namespace.name@period``, or with a function ``namespace.name@...-period``.
-        example: the first id of the period, as its users see it; empty if it has no text.
-        problems: what is wrong with it.
+        example: the first id of the period in the form that users see; empty if it has no text.
+        problems: its problems.
     """
 
     name: str
@@ -47,14 +47,14 @@ class GroupReport:
 async def check_groups(
     source: Source = None, *, at_ms: int, clock: Clock | None = None
 ) -> tuple[GroupReport, ...]:
-    """Return which period each grouped generator will be in, and what is wrong with it.
+    """Return the period of each grouped generator at a given moment, and its problems.
 
     It reads the counters of their stores, and writes nothing.
 
     Args:
         source: as for `configure`.
         at_ms: the moment, unix time in milliseconds.
-        clock: time; the system's by default.
+        clock: the time source; the system's clock by default.
 
     Raises:
         InvalidSettingsError: nothing can be built; the error lists every problem.
@@ -114,7 +114,7 @@ def _unreadable(planned: Planned, example: str) -> str:
 def _of_new_period(
     grouped: Planned, present: str, period: str, counters: Sequence[Counter], *, is_later: bool
 ) -> Iterator[str]:
-    """Yield what is wrong with a period that has not begun."""
+    """Yield the problems of a period that has not begun."""
     if is_later and period < present:
         yield f"it sorts before the present one, {present!r}"
     group_by: Any = grouped.group_by

@@ -1,4 +1,4 @@
-"""Fields of settings from options that are declared elsewhere: type, range, default and words."""
+"""Settings fields from options that are declared elsewhere: type, range, default and text."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FROM_TEXT: Final[dict[Any, Any]] = {int: Whole, float: Seconds, bool: Flag}
 
 
 def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
-    """Give a table of settings the keys that a class of options declares.
+    """Add the keys that a class of options declares to a table of settings.
 
-    The table's own keys, and those of its bases, stay as they are.
+    The table's own keys, and those of its bases, stay unchanged.
 
     Args:
         options: the class.
@@ -65,12 +65,12 @@ def having(options: type[Options], *names: str) -> Callable[[type[M]], type[M]]:
 
 
 def _fits(option: Declared) -> bool:
-    """Tell whether a file can hold it: a number with its bounds, a flag or a word."""
+    """Return whether a file can hold an option: a number with its bounds, a flag or a word."""
     return option.default is not Parameter.empty and not isinstance(option.type, str)
 
 
 def _type(option: Declared) -> Any:  # noqa: ANN401 - a type's
-    """Return its type for pydantic; None is ``inf`` where the default is a number."""
+    """Return an option's type for pydantic; ``inf`` stands for None if the default is a number."""
     kind: Any = FROM_TEXT.get(option.type, option.type)
     bounds = option.bounds
     is_inf = option.optional and option.default is not None

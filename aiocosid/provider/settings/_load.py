@@ -1,4 +1,4 @@
-"""Reads a source, and builds its generators without opening them or collects all its problems."""
+"""Reads a source, and builds its generators without opening them, or collects all its problems."""
 
 from __future__ import annotations
 
@@ -38,71 +38,71 @@ if TYPE_CHECKING:
 
 
 def load_settings(source: Source = None) -> Settings:
-    """Return the settings of a file, a mapping or the environment, once all of them are checked.
+    """Return the settings of a file, a mapping or the environment, after checking all of them.
 
     Args:
-        source: the path of a TOML file, a mapping of the same shape, or nothing: the file that
+        source: the path of a TOML file, a mapping of the same shape, or None for the file that
             ``AIOCOSID_CONFIG`` names, if any.  ``AIOCOSID_...`` variables override a file.
 
     Raises:
-        InvalidSettingsError: something is wrong; the error lists every problem with its place.
+        InvalidSettingsError: a setting is wrong; the error lists every problem with its place.
         MissingExtraError: the extra ``settings`` is not installed.
     """
     return built(source)[0]
 
 
 def configured_stores(source: Source = None) -> list[tuple[str, Callable[[], Store], str]]:
-    """Return each store that settings name: URL, what makes it, and the settings' namespace.
+    """Return each store in the settings: URL, function that creates it, and namespace.
 
-    The URLs have no credentials.  A store of yours has its name instead of a URL; stores that are
-    given as objects are left out.
+    The URLs have no credentials.  Your own store has its name instead of a URL; stores that were
+    passed as objects are left out.
 
     Args:
         source: as for `load_settings`.
 
     Raises:
-        InvalidSettingsError: as `load_settings`.
+        InvalidSettingsError: as for `load_settings`.
     """
     settings = load_settings(source)
     return [(*each, settings.namespace) for each in store_factories(settings)]
 
 
 def configured_store(source: Source = None) -> tuple[str, Callable[[], Store], str]:
-    """Return the store at the top of settings, or the only one: URL, what makes it, namespace.
+    """Return the top or only store in the settings: URL, function that creates it, and namespace.
 
-    The URL has no credentials; a store of yours has its name instead.
+    The URL has no credentials; your own store has its name instead.
 
     Args:
         source: as for `load_settings`.
 
     Raises:
-        InvalidArgumentError: the settings name no store, or several of which none is at the top.
-        InvalidSettingsError: as `load_settings`.
+        InvalidArgumentError: the settings name no store, or several stores with none at the top.
+        InvalidSettingsError: as for `load_settings`.
     """
     settings = load_settings(source)
     return *single_store(settings), settings.namespace
 
 
 def make_stores(source: Source = None) -> list[Store]:
-    """Return the stores that settings name, a tiered one in the place of its parts.
+    """Return the stores in the settings, with a tiered store in place of its parts.
 
-    Nothing is sent; the caller closes them.
+    Nothing is sent; the caller must close the stores.
 
     Args:
         source: as for `aiocosid.configure`.
 
     Raises:
-        InvalidSettingsError: as `aiocosid.configure`.
+        InvalidSettingsError: as for `aiocosid.configure`.
     """
     _, _, parts = built(source, rehearsal=True)
     return parts.whole
 
 
 def built(source: Source, **options: Any) -> tuple[Settings, Given, Built]:  # noqa: ANN401 - Builder's
-    """Return settings, where they came from, and what they describe, built and not opened.
+    """Return settings, their source, and what they describe, built but not opened.
 
     Raises:
-        InvalidSettingsError: as `load_settings`.
+        InvalidSettingsError: as for `load_settings`.
     """
     if isinstance(source, Settings):
         return source, Given({}), _built(source, Given({}), options)
@@ -133,8 +133,8 @@ def _others(
 ) -> list[SettingsProblem]:
     """Return the problems of the tables that pydantic has not refused.
 
-    If pydantic has refused a table that all generators depend on, return none: they would follow
-    from that table, and many would be wrong.
+    If pydantic has refused a table on which all generators depend, there are none, because they
+    would only follow from that table, and many would be wrong.
     """
     rest = {
         key: dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
@@ -154,7 +154,7 @@ def _others(
                 return []
     try:
         sound = Settings.model_validate(rest)
-    except ValidationError:  # pydantic shows a name that is no text in UTF-8 as another one
+    except ValidationError:  # pydantic shows a name that is not valid UTF-8 differently
         return []
     builder = Builder(sound, replace(given, data=rest), broken=broken, **options)
     builder.build()
@@ -162,10 +162,10 @@ def _others(
 
 
 def _without(table: Mapping[Any, Any], name: str) -> dict[str, Any]:
-    """Return the table without a key, which may have been refused because it is no text."""
+    """Return the table without a key, which may have been refused because it is not a text."""
     return {key: value for key, value in table.items() if str(key) != name}
 
 
 def _may_tell(error: ValidationError) -> bool:
-    """Tell whether pydantic's message has a URL, as it quotes an unknown kind."""
+    """Return whether pydantic's message may contain a URL, since it quotes an unknown kind."""
     return "://" in str(error).replace("https://errors.pydantic.dev", "")

@@ -1,4 +1,4 @@
-"""Where machine ids come from: one lease for each store and namespace."""
+"""The source of machine ids: one lease for each store and namespace."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ TAKES: Final[dict[str, set[str]]] = {
     "manual": {"machine_id", "instance_id", "stable", *BY_HAND},
     "stateful-set": {"pod_name", *BY_HAND},
 }
-"""The keys of each source; those of the lease go with all of them."""
+"""The keys of each source; those of the lease can be used with all sources."""
 
 REHEARSAL_POD: Final = "pod-0"
 
 
 class Machines:
-    """Makes leases, and sends nothing."""
+    """Creates leases, and sends nothing."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class Machines:
     def lease(
         self, planned: Planned, place: str, store: Store | None, bits: int
     ) -> MachineIdLease | None:
-        """Return the lease that a generator is to use; None if there can be none, which is noted.
+        """Return the lease for a generator; None if there can be none, which is recorded.
 
         Args:
             planned: the generator.
-            place: which store it is; empty if the ids come from none.
-            store: the store, if it could be made.
+            place: the store's place; empty if the ids do not come from a store.
+            store: the store, if it could be created.
             bits: the width of its machine ids.
         """
         key = place, planned.namespace
@@ -94,7 +94,7 @@ class Machines:
         return self._leases.get(key)
 
     def check_unused(self) -> None:
-        """Note the keys that do not go with the source, also if no generator needs a lease."""
+        """Record keys that do not fit the source, even if no generator needs a lease."""
         if not self._leases and not self._is_refused:
             self._fit_source(self._settings.machine)
 
@@ -106,7 +106,7 @@ class Machines:
     def _distributor(self, store: Store | None, namespace: str) -> MachineIdDistributor | None:
         machine = self._settings.machine
         if self._is_refused or not self._fits(machine):
-            self._is_refused = True  # noted once, not for every generator
+            self._is_refused = True  # recorded once, not for every generator
             return None
         try:
             return self._make(machine, store, namespace)
@@ -137,7 +137,7 @@ class Machines:
         self._note(*placed(error, ("machine",), self._settings.machine))
 
     def _fits(self, machine: MachineSettings) -> bool:
-        """Note what does not go with the source."""
+        """Record the keys that do not fit the source."""
         fits = self._fit_source(machine)
         if machine.source == "manual" and machine.machine_id is None:
             self._note(("machine", "machine_id"), "is missing; source = 'manual' needs it")
@@ -161,8 +161,8 @@ class Machines:
         if machine.instance_id is not None:
             options["instance_id"] = InstanceId(machine.instance_id, stable=machine.stable)
         elif machine.stable:
-            expected = "given with instance_id: without one each start is another instance"
-            raise InvalidArgumentError("stable", machine.stable, expected=expected)
+            rule = "requires instance_id: without one each start is another instance"
+            raise InvalidArgumentError("stable", machine.stable, rule)
         if store is not None:
             return store.machine_id_distributor(**options)
         if machine.source == "manual":

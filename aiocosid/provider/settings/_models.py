@@ -25,26 +25,27 @@ __all__ = ("LeafTagsSettings", "MachineSettings", "OwnStoreSettings", "Settings"
 @having(LeaseTerms, "peer_safe_guard", "lead", "start_timeout", "on_lost")
 @having(InstanceOptions, "region", "region_bits")
 class MachineSettings(BaseModel):
-    """Where the machine ids of Snowflakes come from.
+    """The source of the machine ids of Snowflakes.
 
     Attributes:
-        source: "store": a lease of the generator's store; "manual": a number by hand;
+        source: "store": a lease from the generator's store; "manual": a fixed number;
             "stateful-set": the ordinal of the pod.
-        instance_id: names the holder of the machine id; by default a new name for each process.
-        stable: whether a process that starts again has the same instance id.
+        instance_id: the name of the holder of the machine id; by default a new name for each
+            process.
+        stable: whether a restarted process has the same instance id.
         interval: seconds between two renewals, by default 60, or 10 for a stable instance; without
             a store, seconds between two writes of the fence, by default 3.
         pod_name: the pod's name; by default the environment's POD_NAME, which the pod's template
             sets from ``metadata.name``.
-        worker: which of several workers this is, from 0.
+        worker: the number of this worker among several, from 0.
         worker_bits: how many of the lowest bits hold the worker.
-        state_dir: the directory of lock and mark, by default ``~/.cosid-machine-state``; for a
-            stable instance of a store, a directory on the machine's own disk, with which it starts
-            again at once after a crash.
-        offline: for how many seconds a process may issue ids, and may start on the same machine,
-            while the store is down; needs ``state_dir``.
-        offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids: those nodes
-            never take the id of an instance that is silent.
+        state_dir: the directory of lock and fence, by default ``~/.cosid-machine-state``; for a
+            stable instance on a store, a directory on the machine's own disk, which lets it restart
+            at once after a crash.
+        offline: seconds for which a process may issue ids, and may start on the same machine, while
+            the store is down; needs ``state_dir``.
+        offline_beside_cosid: allows ``offline`` where CosId's Java nodes hold machine ids; confirms
+            that those nodes never take the id of a silent instance.
         on_lost: whether a lease that lost its id takes another one, or its generators end.
         broken_threshold: seconds to wait for a clock that is behind a stored time; inf for ever.
         safe_guard: by default 300.
@@ -69,16 +70,16 @@ class MachineSettings(BaseModel):
 
 
 class TieredSettings(BaseModel):
-    """A durable store beneath a fast one.
+    """A durable store under a fast one.
 
     Attributes:
-        root: a URL, a name in ``stores`` or a store: the durable one, which leases spans of ids and
-            hands out machine ids; not Redis.
-        cache: a URL, a name in ``stores`` or a store: Redis or Valkey, which hands out ids within
-            the spans.
-        span: ids leased at a time; at least the step of each generator on this store.
-        cache_timeout: seconds that a call to the cache may take; then the root is called.
-        pause: seconds without calls to the cache after it did not answer.
+        root: a URL, a name in ``stores`` or a store: the durable store, which grants spans of ids
+            and machine ids; not Redis.
+        cache: a URL, a name in ``stores`` or a store: Redis or Valkey, which grants ids within the
+            spans.
+        span: ids in a span; at least the step of each generator on this store.
+        cache_timeout: seconds that a call to the cache may take before the root is called instead.
+        pause: seconds without calls to the cache after it failed to answer.
         root_name: distinguishes roots on one Redis; by default taken from the root's URL.
     """
 
@@ -93,10 +94,10 @@ class TieredSettings(BaseModel):
 
 
 class LeafTagsSettings(BaseModel):
-    """A `LeafSegmentId` for each tag of Leaf's table, also for those that are added later.
+    """A `LeafSegmentId` for each tag of Leaf's table, including tags that are added later.
 
     Attributes:
-        store: a URL, a name in ``stores`` or a store: Leaf's; by default the one at the top.
+        store: a URL, a name in ``stores`` or a store: Leaf's store; by default the one at the top.
         interval: seconds between two readings of the table.
     """
 
@@ -110,7 +111,7 @@ class OwnStoreSettings(BaseModel):
     """A store of your own.
 
     Attributes:
-        make: its class, or a function that returns it, as "package.module:name".
+        make: the store's class, or a function that returns the store, as "package.module:name".
         options: the keyword arguments of that call.
     """
 
@@ -143,14 +144,16 @@ class Settings(BaseModel):
         store: a URL, or a name in ``stores``; a mapping may also have a store object, which stays
             open.
         stores: a table of URLs, tiered stores or stores of your own, by name.
-        create: what opening may create: true for tables and files that were never there, in stores
-            that can tell so; a day such as "2026-12-31", until which others are prepared, too; or
-            "disposable" for tests.  ``aiocosid init --config FILE`` prepares each store once.
+        create: what opening may create: true for tables and files that never existed, in stores
+            that can tell this; a day such as "2026-12-31", until which other stores are prepared
+            too; or "disposable" for tests.  ``aiocosid init --config FILE`` prepares each store
+            once.
         close_timeout: seconds that closing may take.
         machine: where machine ids come from.
         share: the default generator, ``__share__``: ``ids.share``.
         generators: a table for each generator: ``ids["order"]`` is ``[generators.order]``.
-        leaf_tags: the tags of Leaf's table, which come and go: ``ids.leaf_tags.next_id("order")``.
+        leaf_tags: the tags of Leaf's table, which may change at any time:
+            ``ids.leaf_tags.next_id("order")``.
         sharding: a table for each sharding: ``ids.sharding["orders"]`` is ``[sharding.orders]``.
         server: the id service, which ``aiocosid serve`` runs.
     """

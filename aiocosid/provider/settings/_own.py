@@ -1,4 +1,4 @@
-"""Makes stores, converters and generators of the user's, by functions that settings name."""
+"""Creates the user's own stores, converters and generators with functions that settings name."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ def make_own(section: Own, kind: Any, what: str) -> Any:  # noqa: ANN401 - of th
 
     Args:
         section: the table that has both keys.
-        kind: the class, or union of classes, that the result has to have.
+        kind: the class, or union of classes, that the result must have.
         what: that class in words, for errors.
 
     Raises:
         InvalidArgumentError: the call failed, or returned something else.
     """
     if section.make is None:
-        raise InvalidArgumentError("make", None, expected=f"what makes {what}")
+        raise InvalidArgumentError("make", None, f"is required: it makes {what}")
     try:
         result = section.make(**section.options)
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        # The text of errors that are not about arguments may show a password.
+        # The text of an error that is not about arguments may show a password.
         is_harmless = isinstance(error, CosIdError | TypeError)
         reason = str(error) if is_harmless else type(error).__name__
-        expected = f"what makes {what}; it failed: {reason}"
-        raise InvalidArgumentError("make", section.make, expected=expected) from None
+        rule = f"must make {what}: it failed: {reason}"
+        raise InvalidArgumentError("make", section.make, rule) from None
     if not isinstance(result, kind):
-        expected = f"what makes {what}; it made an object of {type(result).__name__}"
-        raise InvalidArgumentError("make", section.make, expected=expected)
+        rule = f"must make {what}: it made an object of {type(result).__name__}"
+        raise InvalidArgumentError("make", section.make, rule)
     return result
 
 
 def make_generator(section: OwnGeneratorSettings) -> AnyGenerator:
-    """Return a generator of the user's that a provider can open.
+    """Return the user's own generator, which a provider can open.
 
     Raises:
         InvalidArgumentError: the call failed, or returned something else.
@@ -57,6 +57,6 @@ def make_generator(section: OwnGeneratorSettings) -> AnyGenerator:
     while not isinstance(found, Component):
         found = getattr(found, "_inner", None)
         if found is None:
-            expected = "what makes a generator of this library, or one that wraps such a generator"
-            raise InvalidArgumentError("make", section.make, expected=expected)
+            rule = "must make a generator of this library, or one that wraps such a generator"
+            raise InvalidArgumentError("make", section.make, rule)
     return generator

@@ -1,4 +1,4 @@
-"""Builds the layout, text or groups of a generator, as settings describe them."""
+"""Builds a generator's layout, text or groups, as settings describe them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...abc.dates import iso_text
 from ...errors import InvalidArgumentError
-from ...errors.base import did_you_mean
+from ...errors.base import one_of
 from ...segment import GroupBy
 from ...snowflake import (
     LAYOUTS,
@@ -33,21 +33,20 @@ OWN: Final = ("timestamp_bits", "machine_bits", "sequence_bits", "unit", "epoch"
 
 
 def layout_of(section: LayoutSettings) -> SnowflakeLayout:
-    """Return a ready-made layout, with its own epoch or another, or a layout of the user's bits.
+    """Return a ready-made layout, with its own or another epoch, or a layout of the user's bits.
 
     Raises:
-        InvalidArgumentError: there is none of that name, or the keys do not go together.
+        InvalidArgumentError: there is no layout with that name, or the keys cannot be combined.
     """
     if section.name is None:
         return _made(section)
     if section.name not in LAYOUTS:
-        expected = f"one of {', '.join(LAYOUTS)}{did_you_mean(section.name, LAYOUTS)}"
-        raise InvalidArgumentError("name", section.name, expected=expected)
+        raise InvalidArgumentError("name", section.name, one_of(LAYOUTS, section.name))
     others = section.model_fields_set - {"name", "epoch"}
     if others:
         key = min(others)
-        expected = f"left out: {section.name!r} says how ids are put together"
-        raise InvalidArgumentError(key, getattr(section, key), expected=expected)
+        rule = f"cannot be combined with name = {section.name!r}, which defines the whole layout"
+        raise InvalidArgumentError(key, getattr(section, key), rule)
     layout = LAYOUTS[section.name]
     if section.epoch is None:
         return layout
@@ -57,8 +56,8 @@ def layout_of(section: LayoutSettings) -> SnowflakeLayout:
 def _made(section: LayoutSettings) -> SnowflakeLayout:
     for key in OWN:
         if getattr(section, key) is None:
-            expected = f"given, as {', '.join(OWN)} all are, or else name alone"
-            raise InvalidArgumentError(key, None, expected=expected)
+            rule = f"is required; give all of {', '.join(OWN)}, or name alone"
+            raise InvalidArgumentError(key, None, rule)
     return SnowflakeLayout(
         section.timestamp_bits or 0,
         section.machine_bits or 0,
@@ -71,10 +70,10 @@ def _made(section: LayoutSettings) -> SnowflakeLayout:
 
 
 def check_layout(layout: SnowflakeLayout, now_ms: int) -> None:
-    """Raise unless ids can be made now."""
+    """Raise unless the layout can represent the present time."""
     if now_ms < layout.epoch_ms:
-        expected = f"at or before the wall clock, which says {iso_text(now_ms)}"
-        raise InvalidArgumentError("epoch", iso_text(layout.epoch_ms), expected=expected)
+        rule = f"must be at or before the wall clock, which shows {iso_text(now_ms)}"
+        raise InvalidArgumentError("epoch", iso_text(layout.epoch_ms), rule)
     if now_ms >= layout.ms_of(layout.last_tick + 1):
         raise layout._expired()
 
@@ -83,7 +82,7 @@ def text_of(section: CosIdSettings) -> CosIdText:
     """Return the text format of a CosIdGenerator.
 
     Raises:
-        InvalidArgumentError: the keys do not go together, or a width is out of range.
+        InvalidArgumentError: the keys cannot be combined, or a width is outside its range.
     """
     bits = {
         "timestamp_bits": section.timestamp_bits,
@@ -92,22 +91,21 @@ def text_of(section: CosIdSettings) -> CosIdText:
     }
     if section.text == "friendly":
         if section.zone is None:
-            expected = "given for friendly text, as 'UTC' or '+08:00'"
-            raise InvalidArgumentError("zone", None, expected=expected)
+            rule = "is required for friendly text, for example 'UTC' or '+08:00'"
+            raise InvalidArgumentError("zone", None, rule)
         pad = True if section.pad_start is None else section.pad_start
         return CosIdFriendlyText(zone=section.zone, pad=pad, **bits)
     for key in ("zone", "pad_start"):
         if getattr(section, key) is not None:
-            expected = "left out: it goes with text = 'friendly'"
-            raise InvalidArgumentError(key, getattr(section, key), expected=expected)
+            raise InvalidArgumentError(key, getattr(section, key), "requires text = 'friendly'")
     return CosIdRadixText(62 if section.text == "radix62" else 36, **bits)
 
 
 def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
-    """Return the layout, if ids can be made now.
+    """Return the layout, if it can represent the present time.
 
     Raises:
-        InvalidArgumentError: the keys do not go together, or the epoch is yet to come.
+        InvalidArgumentError: the keys cannot be combined, or the epoch is in the future.
         LayoutExpiredError: the layout has ended.
     """
     layout = ShardedLayout(
@@ -122,16 +120,17 @@ def sharded_layout_of(section: ShardedSettings, now_ms: int) -> ShardedLayout:
 
 
 def group_by_of(section: GroupedSettings) -> GroupBy:
-    """Return the rule that names the group of a call.
+    """Return the rule that determines the group of a call.
 
     Raises:
-        InvalidArgumentError: a key is missing, goes with others, or has a value that does not fit.
+        InvalidArgumentError: a key is missing, cannot be combined with the others, or has a value
+            that is not valid.
     """
     by_key = section.group_by == "key"
     needed = "key" if by_key else "zone"
     if getattr(section, needed) is None:
-        expected = f"given with group_by = '{section.group_by}'"
-        raise InvalidArgumentError(needed, None, expected=expected)
+        rule = f"is required with group_by = '{section.group_by}'"
+        raise InvalidArgumentError(needed, None, rule)
     if section.key is None or not by_key:
         pattern = {} if section.pattern is None else {"pattern": section.pattern}
         make = getattr(GroupBy, section.group_by)
@@ -139,6 +138,5 @@ def group_by_of(section: GroupedSettings) -> GroupBy:
         return made
     for name in ("zone", "pattern"):
         if (value := getattr(section, name)) is not None:
-            expected = "left out: it goes with group_by = 'year', 'month' or 'day'"
-            raise InvalidArgumentError(name, value, expected=expected)
+            raise InvalidArgumentError(name, value, "requires group_by = 'year', 'month' or 'day'")
     return GroupBy.key(section.key)

@@ -1,8 +1,10 @@
-"""Finds the key that caused an error.  Pure."""
+"""Finds the key that caused an error.  No I/O."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from ...errors.base import with_value
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -19,6 +21,6 @@ def placed(error: InvalidArgumentError, path: Path, section: BaseModel | None) -
     argument = error.argument.rpartition(".")[2].replace("-", "_")
     for key in () if section is None else type(section).model_fields:
         if key == argument or key.endswith(f"_{argument}"):
-            what = "missing" if error.value is None else error.shown
-            return (*path, key), f"is {what}; {error.remedy}"
+            shown = "" if error.value is None else error.shown
+            return (*path, key), with_value(error.rule, shown)
     return path, str(error)

@@ -1,4 +1,4 @@
-"""One generator of the settings, and the parts of it that are built so far."""
+"""One generator in the settings, with the parts of it that are built so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ("LIMITS", "Planned", "example_of")
 
 LIMITS: Final = {"int32": 2**31 - 1, "javascript": JAVASCRIPT_MAX_SAFE_ID, "int64": MAX_ID}
-"""The highest number that a reader can hold."""
+"""The highest number that each kind of reader can hold."""
 
 UUIDS: Final = {
     "uuid4": "919108f7-52d1-4320-9bac-f847db4148a8",
@@ -27,25 +27,25 @@ UUIDS: Final = {
 
 @dataclass(slots=True)
 class Planned:
-    """One generator, built and not opened.
+    """One generator, built but not opened.
 
     Attributes:
-        path: its table.
-        name: by which it is asked for.
+        path: the path of its table.
+        name: its name in the provider.
         section: its settings.
-        namespace: of its counter or machine id.
-        counter: its name there.
+        namespace: the namespace of its counter or machine id.
+        counter: the counter's name in the namespace.
         store: the store's URL without secrets; empty without a store.
-        place: the store's URL with them, to tell stores apart.
-        made_store: the store, of a generator that counts there.
-        generator: what a user gets.
-        layout: of a Snowflake.
-        sharded: of a ShardedId.
-        text: of a CosIdGenerator.
-        inner: what is inside of it.
-        group_by: of a grouped one.
-        converter: how its numbers are written.
-        example: an id of now, as its users see it.
+        place: the store's URL with secrets, to tell stores apart.
+        made_store: the store, for a generator that has a counter.
+        generator: the generator that users get.
+        layout: a Snowflake's layout.
+        sharded: a ShardedId's layout.
+        text: a CosIdGenerator's text format.
+        inner: the wrapped generator.
+        group_by: the grouping of a grouped generator.
+        converter: the converter that formats its numbers.
+        example: an id of the present time, in the form that users see.
     """
 
     path: tuple[str, ...]
@@ -74,10 +74,10 @@ class Planned:
 
 
 def example_of(planned: Planned, now_ms: int) -> str:
-    """Return an id as it may be handed out now: of machine 0, or the first of a counter; or a UUID.
+    """Return an id that could be issued now: from machine 0, or the first of a counter; or a UUID.
 
     Raises:
-        InvalidIdError: the converter has no text for it.
+        InvalidIdError: the converter has no text for the id.
     """
     if planned.text is not None:
         return planned.text.as_text(CosIdState(now_ms, 0, 1))
@@ -95,7 +95,7 @@ def example_of(planned: Planned, now_ms: int) -> str:
         "cosid_text",
         "remote",
     }:
-        return ""  # there is a problem already, or it is not known
+        return ""  # there is already a problem, or it is not known
     elif planned.section.kind in UUIDS:
         return UUIDS[planned.section.kind]
     else:
@@ -106,7 +106,7 @@ def example_of(planned: Planned, now_ms: int) -> str:
 
 
 def _group_of(group_by: GroupBy, now_ms: int) -> str:
-    """Return a group of now; the user's key function is not called, since nobody asks for an id."""
+    """Return a present group; the user's key function is not called, since there is no request."""
     if group_by.is_by_date_alone:
         return group_by.key_at(now_ms)
     return "-".join(filter(None, ("key", group_by.period_at(now_ms))))

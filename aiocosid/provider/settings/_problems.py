@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args
 
-from ...errors.base import did_you_mean
+from ...errors.base import did_you_mean, one_of, with_value
 from ._generators import GeneratorSettings
 from ._models import (
     LeafTagsSettings,
@@ -38,7 +38,7 @@ __all__ = ("Path", "explained")
 
 
 def _tagged(union: object, key: str) -> dict[str, type[BaseModel]]:
-    """Return the classes of a union by the value of the key that tells them apart."""
+    """Return the classes of a union by the value of the key that distinguishes them."""
     classes: tuple[type[BaseModel], ...] = get_args(get_args(union)[0])
     return {tag: each for each in classes for tag in get_args(each.model_fields[key].annotation)}
 
@@ -70,7 +70,7 @@ STORE_KINDS: Final = ("url", "tiered", "own")
 Path: TypeAlias = tuple[str, ...]
 
 SECRET: Final = {"store", "stores", "lane_store", "key", "tokens"}
-SHOWN: Final = 60  # characters of a value
+SHOWN: Final = 60  # maximum characters of a value
 
 
 def explained(error: ValidationError, given: Given) -> dict[Path, SettingsProblem]:
@@ -83,31 +83,31 @@ def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProb
     path, context = _path(found["loc"], given.data), found.get("ctx", {})
     match found["type"]:
         case "string_type" if path[-1] == "[key]":
-            path, reason = path[:-1], "its name has to be a text"
+            path, reason = path[:-1], "its name must be a text"
         case "invalid_key":
-            reason = "its name has to be a text"
+            reason = "its name must be a text"
         case "extra_forbidden":
             reason = _unknown(path, given.data)
         case "missing":
             reason = "is missing"
         case "union_tag_not_found":
             path = (*path, str(context["discriminator"]).strip("'"))
-            reason = f"is missing; it has to be one of {_known_kinds(path)}"
+            reason = f"is required; give one of {_known_kinds(path)}"
         case "union_tag_invalid":
             path = (*path, str(context["discriminator"]).strip("'"))
-            reason = f"{_shown(path, given.data)}it has to be one of {context['expected_tags']}"
+            tags = context["expected_tags"].strip("'").split("', '")
+            reason = with_value(one_of(tags, context["tag"]), _shown(path, given.data))
         case "model_type" | "dict_type" | "model_attributes_type":
-            reason = "has to be a table"
+            reason = "must be a table"
         case _:
-            reason = _shown(path, given.data) + _in_words(str(found["msg"]))
-    value, *known = re.findall("'([^']+)'", reason) or [""]
-    if reason.startswith(f"is {value!r}; ") and known:
-        reason += did_you_mean(value, known)
+            rule, shown = _in_words(str(found["msg"])), _shown(path, given.data)
+            near = did_you_mean(shown.strip("'"), re.findall("'([^']+)'", rule)) if shown else ""
+            reason = with_value(rule + near, shown)
     return path, given.problem(path, reason)
 
 
 def _path(location: tuple[int | str, ...], data: object) -> Path:
-    """Return the path of a key, without the kinds that pydantic puts in between."""
+    """Return the path of a key, without the kinds that pydantic adds in between."""
     path: list[str] = []
     may_be_kind = False
     for part in map(str, location):
@@ -115,7 +115,7 @@ def _path(location: tuple[int | str, ...], data: object) -> Path:
         if may_be_kind and part in (
             table.get("kind"),
             table.get("type"),
-        ):  # a list among them cannot be hashed
+        ):  # one of them may be a list, which cannot be hashed
             may_be_kind = False
             continue
         if may_be_kind and path[0] == "stores" and part in STORE_KINDS:
@@ -160,7 +160,7 @@ def _section(path: Path, data: object) -> type[BaseModel]:
 
 
 def _shown(path: Path, data: object) -> str:
-    """Return the value as the beginning of a message; empty if it may be secret."""
+    """Return the value as a message shows it; empty if it may be secret."""
     for part in path:
         if not (isinstance(data, str) and part == "type"):  # a text is short for such a table
             data = cast("Mapping[str, Any]", data).get(part) if isinstance(data, Mapping) else None
@@ -168,12 +168,11 @@ def _shown(path: Path, data: object) -> str:
     if is_secret or data is None or isinstance(data, Mapping | list):
         return ""
     text = repr(str(data) if isinstance(data, str) else data)
-    return f"is {text}; " if len(text) <= SHOWN else ""
+    return text if len(text) <= SHOWN else ""
 
 
 def _in_words(message: str) -> str:
-    for theirs in ("Input should be", "String should", "Dictionary should"):
+    for theirs in ("Input should ", "String should ", "Dictionary should "):
         if message.startswith(theirs):
-            rest = message.removeprefix(theirs).strip()
-            return f"it has to be {rest}" if theirs.endswith("be") else f"it should {rest}"
+            return f"must {message.removeprefix(theirs).partition(', unable to ')[0]}"
     return message[:1].lower() + message[1:]

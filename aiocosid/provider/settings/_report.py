@@ -1,4 +1,4 @@
-"""Reports what settings would build, with warnings about what is probably not meant."""
+"""Reports what settings would build, with warnings about probable mistakes."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class GeneratorReport:
     """One generator that would be built.
 
     Attributes:
-        name: by which it is asked for.
+        name: its name in the provider.
         kind: its kind.
-        store: where its counter or machine id lies, without secrets; empty without a store.
-        counter: ``namespace.name``; empty for a generator of the user's.
+        store: the store of its counter or machine id, without secrets; empty without a store.
+        counter: ``namespace.name``; empty for a user's own generator.
         step: ids per segment; None if it has none.
         max_id: the highest id that its counter may reach; None if it has no counter.
-        layout: how a Snowflake is put together; empty for others.
-        ends: the start of its last tick, ISO 8601 in UTC; empty for others.
-        converter: the type of what writes its ids; empty for numbers.
-        example: an id of now; of UUIDs any one; empty for a generator of the user's.
+        layout: a Snowflake's layout; empty for other kinds.
+        ends: the start of the layout's last tick, ISO 8601 in UTC; empty for other kinds.
+        converter: the type of its converter; empty for numbers.
+        example: an id of the present time, or any UUID; empty for a user's own generator.
         length: how many characters the example has.
     """
 
@@ -58,9 +58,9 @@ class ShardingReport:
     """One sharding that would be built.
 
     Attributes:
-        name: by which it is asked for.
+        name: its name in the provider.
         kind: its class.
-        nodes: how many.
+        nodes: the number of nodes.
     """
 
     name: str
@@ -73,11 +73,11 @@ class ServerReport:
     """The id service that would run.
 
     Attributes:
-        listen: its addresses.
-        workers: how many processes.
+        listen: the addresses on which it listens.
+        workers: the number of processes.
         tls: whether TCP is encrypted.
         dialects: the other systems' protocols that it speaks.
-        tokens: the names of those who have a token.
+        tokens: the names of the tokens' holders.
     """
 
     listen: tuple[str, ...]
@@ -92,10 +92,10 @@ class SettingsReport:
     """What `configure` would build.
 
     Attributes:
-        generators: in the order of the settings.
-        sharding: likewise.
-        warnings: settings that can be built, but are probably not what was meant.
-        server: the id service; None if nothing is said of it.
+        generators: the generators, in the order of the settings.
+        sharding: the shardings, in the order of the settings.
+        warnings: settings that can be built, but are probably mistakes.
+        server: the id service; None if the settings do not mention it.
     """
 
     generators: tuple[GeneratorReport, ...]
@@ -109,7 +109,7 @@ def check_settings(source: Source = None, *, clock: Clock | None = None) -> Sett
 
     Args:
         source: as for `configure`.
-        clock: time; the system's by default.
+        clock: the time source; the system's clock by default.
 
     Raises:
         InvalidSettingsError: nothing can be built; the error lists every problem.
@@ -148,7 +148,7 @@ def _server_report(settings: Settings) -> ServerReport:
 
 
 def _reported(planned: Planned) -> GeneratorReport:
-    source = planned.inner or planned  # whose counter, store and layout it is
+    source = planned.inner or planned  # the generator with the counter, store and layout
     fields, section = source.fields, planned.section
     return GeneratorReport(
         name=planned.name,
@@ -166,7 +166,7 @@ def _reported(planned: Planned) -> GeneratorReport:
 
 
 def _writing(planned: Planned) -> str:
-    """Return the type of the converter; for one of the user's, the name of its ``make``."""
+    """Return the type of the converter; for a user's own, the name of its ``make``."""
     section = planned.section
     if planned.text is not None:
         return str(section.text)

@@ -25,7 +25,7 @@ __all__ = (
 
 
 def _listed(value: object) -> object:
-    """Separate what an environment variable gave by commas."""
+    """Split the value of an environment variable at commas."""
     if isinstance(value, EnvironmentText):
         return [each.strip() for each in value.split(",")]
     return value
@@ -35,14 +35,13 @@ def _address(text: str) -> str:
     try:
         address_of(text)
     except InvalidArgumentError as error:
-        message = "Input should be {expected}"
-        raise PydanticCustomError("address", message, {"expected": error.expected}) from None
+        raise PydanticCustomError("address", "{rule}", {"rule": error.rule}) from None
     return text
 
 
 def _with_zone(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        message = "Input should be a time with its offset, as 2027-01-01T00:00:00Z"
+        message = "must be a time with its offset, such as 2027-01-01T00:00:00Z"
         raise PydanticCustomError("zone", message)
     return moment
 
@@ -62,16 +61,16 @@ class TokenSettings(BaseModel):
     """What the holder of one bearer token may do.
 
     Attributes:
-        name: names the holder in the audit log.
+        name: the holder's name in the audit log.
         digest: the hash of the token, as ``aiocosid token new`` prints it; never the token itself.
-        scopes: what it allows: "ids" to take ids, "segments" to take segments, "machines" to take
-            machine ids, "read" to see generators and the dashboard, "admin" to drain and to raise
-            floors.
-        names: patterns of the names that it allows, with ``*`` for any characters.
+        scopes: what the token allows: "ids" to take ids, "segments" to take segments, "machines" to
+            take machine ids, "read" to see generators and the dashboard, "admin" to drain and to
+            raise floors.
+        names: patterns of the names for which the token is valid, with ``*`` for any characters.
         expires: when it expires, with the offset from UTC.
-        ids_per_second: how many ids of each name the holder may take a second, from each process;
+        ids_per_second: how many ids of each name the holder may take per second, from each process;
             by default no limit.
-        ids_per_request: maximum ids of one request of the holder; by default the server's limits.
+        ids_per_request: maximum ids in one request of the holder; by default the server's limits.
     """
 
     model_config = STRICT
@@ -86,19 +85,19 @@ class TokenSettings(BaseModel):
 
 
 class LimitSettings(BaseModel):
-    """Limits of what a client may ask for; the server refuses a larger request.
+    """Limits of what a client may request; the server refuses a larger request.
 
     Attributes:
-        ids: maximum ids of one request.
-        step: maximum ids of one segment; a chain at full speed asks for 16.8 million.
+        ids: maximum ids in one request.
+        step: maximum ids in one segment; a chain at full speed requests 16.8 million.
         name: maximum characters of a name.
         body: maximum bytes of a request's body.
         connections: maximum open connections of each process; further ones are closed at once.
         header_timeout: seconds that a TLS handshake or a request may take, that an answer may stay
-            unread, and that a connection may stay idle; idle connections of RESP stay open once
-            they have shown the token that they need.
-        safe_guard: seconds without a renewal before which no client gets another's machine id,
-            whatever it asks for; the longest safe guard of the namespace counts, too.
+            unread, and that a connection may stay idle; idle RESP connections stay open once they
+            have shown any token that they need.
+        safe_guard: minimum seconds without a renewal before a client can get another's machine id,
+            whatever it asks for; the namespace's longest safe guard applies too.
     """
 
     model_config = STRICT
@@ -113,11 +112,11 @@ class LimitSettings(BaseModel):
 
 
 class DialectSettings(BaseModel):
-    """Another system's protocol; the server speaks it if its table exists, even if that is empty.
+    """Another system's protocol; the server speaks it if its table exists, even an empty one.
 
     Attributes:
         public: whether its clients need no token.
-        prefix: the beginning of its paths, as "/leaf".
+        prefix: the beginning of its paths, for example "/leaf".
     """
 
     model_config = STRICT
@@ -127,10 +126,10 @@ class DialectSettings(BaseModel):
 
 
 class LeafDialectSettings(DialectSettings):
-    """Leaf's.
+    """Leaf's protocol.
 
     Attributes:
-        segment: whether ``/api/segment/get/{key}`` hands out ids.
+        segment: whether ``/api/segment/get/{key}`` issues ids.
         snowflake: the generator of ``/api/snowflake/get/{key}``.
     """
 
@@ -139,18 +138,18 @@ class LeafDialectSettings(DialectSettings):
 
 
 class TinyidDialectSettings(DialectSettings):
-    """tinyid's.
+    """tinyid's protocol.
 
     Attributes:
-        cap_batches: whether a request for more than 100,000 ids gets 100,000, as from tinyid; else
-            it is refused.
+        cap_batches: whether a request for more than 100,000 ids gets 100,000, as from tinyid;
+            otherwise it is refused.
     """
 
     cap_batches: Flag = False
 
 
 class RespSettings(BaseModel):
-    """The protocol of Redis, on all addresses; its clients show their token by ``AUTH``.
+    """The protocol of Redis, on all addresses; clients show their token with ``AUTH``.
 
     Attributes:
         namespace: the namespace of counters whose key is not CosId's.
@@ -168,22 +167,22 @@ class ServerSettings(BaseModel):
         listen: addresses: "host:port", "[::1]:port", "unix:/path", or "fd://" for the sockets that
             systemd passes.
         unix_mode: permissions of Unix sockets.
-        unix_tokens: whether tokens are needed on Unix sockets too; false if no proxy is in front of
-            them, and their permissions say enough.
-        hosts: the server's names, in which ``*`` stands for any characters; a request without a
-            token may name these, localhost and addresses as its host.
-        receipt_key: a secret of at least 32 characters that all servers of the store share: after
-            the store has lost its machine ids, clients that show a token keep theirs.
-        workers: processes that share the addresses.
-        create: whether asking for an unknown name creates a segment chain; tables and files are
-            created by ``create`` at the top of the settings.
-        insecure: allows an address that other machines reach without any token.
+        unix_tokens: whether tokens are needed on Unix sockets too; false only if no proxy is in
+            front of them and their permissions are sufficient.
+        hosts: the server's host names, with ``*`` for any characters; a request without a token may
+            name these, localhost or an address as its host.
+        receipt_key: a secret of at least 32 characters that all servers of the store share; with
+            it, clients that show a token keep their machine ids after the store has lost them.
+        workers: the number of processes that share the addresses.
+        create: whether a request for an unknown name creates a segment chain; ``create`` at the top
+            of the settings is for tables and files.
+        insecure: allows an address that other machines can reach without any token.
         tls_certificate: a PEM file with the certificates of the server; Unix sockets have no TLS.
-        tls_key: a PEM file with its key; by default it is in the same file.
+        tls_key: a PEM file with the certificate's key; by default it is in the same file.
         drain: seconds to keep serving after SIGTERM, while /health/ready answers 503.
-        graceful_timeout: seconds that requests may take to end after that.
-        limits: what a client may ask for.
-        tokens: a table for each token; without any, everybody may do everything.
+        graceful_timeout: seconds that requests may take to finish after that.
+        limits: the limits of what a client may request.
+        tokens: a table for each token; without tokens, every client may do everything.
         cosid: speaks the protocol of CosId's proxy.
         leaf: speaks the protocol of Leaf's server.
         tinyid: speaks the protocol of tinyid's server.

@@ -1,4 +1,4 @@
-"""Shardings in settings, under ShardingSphere's names, with dashes or underscores."""
+"""Shardings in settings, with ShardingSphere's names, with dashes or underscores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ __all__ = (
 )
 
 PREFIX: Final = "COSID_"
-"""Of ShardingSphere's names for types; the rest is ours, in lower case and with dashes."""
+"""The prefix of ShardingSphere's type names; the rest, in lower case and with dashes, is aiocosid's
+name.
+"""
 
 
 def _dashed(name: str) -> str:
@@ -53,7 +55,7 @@ class _Sharding(BaseModel):
     """The keys that all kinds of shardings have.
 
     Attributes:
-        logic_name_prefix: the text in front of every node's name.
+        logic_name_prefix: the text before every node's name.
     """
 
     model_config: ClassVar[ConfigDict] = STRICT | ConfigDict(
@@ -70,7 +72,7 @@ class _Sharding(BaseModel):
 
 
 class ModShardingSettings(_Sharding):
-    """ShardingSphere's COSID_MOD: by remainder.
+    """ShardingSphere's COSID_MOD: sharding by remainder.
 
     Attributes:
         mod: the number of nodes.
@@ -81,14 +83,14 @@ class ModShardingSettings(_Sharding):
 
 
 class _Interval(_Sharding):
-    """Nodes that hold a time each.
+    """Nodes that each hold a period of time.
 
     Attributes:
-        datetime_lower: the first time, as ``yyyy-MM-dd HH:mm:ss``.
+        datetime_lower: the first time, in the format ``yyyy-MM-dd HH:mm:ss``.
         datetime_upper: the last time.
-        sharding_suffix_pattern: how a node's time is written, in Java's letters.
-        datetime_interval_unit: the unit of the length of a node.
-        datetime_interval_amount: how many units a node has.
+        sharding_suffix_pattern: the format of a node's time, in Java's pattern letters.
+        datetime_interval_unit: the unit of a node's period.
+        datetime_interval_amount: the number of units in a node's period.
     """
 
     datetime_lower: LocalTime
@@ -99,12 +101,12 @@ class _Interval(_Sharding):
 
 
 class IntervalShardingSettings(_Interval):
-    """ShardingSphere's COSID_INTERVAL, and CosId's older types: by a date, time or timestamp.
+    """ShardingSphere's COSID_INTERVAL and CosId's older types: by date, time or timestamp.
 
     Attributes:
-        zone_id: the zone in which timestamps are read.
+        zone_id: the time zone for reading timestamps.
         ts_unit: the unit of timestamps.
-        datetime_pattern: how keys that are text are read, in Java's letters.
+        datetime_pattern: the format of keys that are text, in Java's pattern letters.
     """
 
     type: Literal[
@@ -121,11 +123,11 @@ class IntervalShardingSettings(_Interval):
 
 
 class SnowflakeShardingSettings(_Interval):
-    """ShardingSphere's COSID_INTERVAL_SNOWFLAKE: by the time in a Snowflake id.
+    """ShardingSphere's COSID_INTERVAL_SNOWFLAKE: sharding by the time in a Snowflake id.
 
     Attributes:
-        generator: the Snowflake generator whose ids, as numbers or as its text, are the keys.
-        zone_id: the zone of their times.
+        generator: the Snowflake generator whose ids, as numbers or in its text form, are the keys.
+        zone_id: the time zone of the ids' times.
     """
 
     type: Literal["interval-snowflake"]
@@ -141,10 +143,10 @@ ShardingSettings: TypeAlias = Annotated[
 
 
 def in_our_words(data: dict[str, Any]) -> dict[str, Any]:
-    """Return settings whose shardings may be those of ShardingSphere's YAML, as ours are written.
+    """Return settings in which shardings from ShardingSphere's YAML have aiocosid's form.
 
-    Such a one has a type as COSID_MOD, perhaps its properties in ``props``, and the name of a
-    generator in ``id-name``, by default the shared one.
+    Such a sharding has a type like COSID_MOD, perhaps its properties in ``props``, and the name of
+    a generator in ``id-name``, by default the shared one.
     """
     table = data.get("sharding")
     if not isinstance(table, dict):
@@ -171,10 +173,10 @@ def _ours(section: object) -> object:
 def sharding_of(
     section: ShardingSettings, generators: Mapping[str, Planned], broken: Collection[str]
 ) -> Sharding[Any] | None:
-    """Return a sharding; None if its generator could not be built, which is noted already.
+    """Return a sharding; None if its generator could not be built, which is already recorded.
 
     Raises:
-        InvalidArgumentError: a value does not fit, or there is no such Snowflake generator.
+        InvalidArgumentError: a value is not valid, or there is no such Snowflake generator.
     """
     properties = section.properties()
     match section:
@@ -187,8 +189,8 @@ def sharding_of(
                 return None
             if planned is None or planned.section.kind != "snowflake":
                 known = [name for name, each in generators.items() if each.layout is not None]
-                expected = f"a Snowflake generator: {', '.join(known) or 'there is none'}"
-                raise InvalidArgumentError("generator", section.generator, expected=expected)
+                rule = f"must be a Snowflake generator ({', '.join(known) or 'there is none'})"
+                raise InvalidArgumentError("generator", section.generator, rule)
             if planned.layout is None:
                 return None
             return sharding_algorithm(

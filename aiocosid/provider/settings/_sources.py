@@ -22,13 +22,13 @@ SHORT: Final = {"name", "type", "make"}
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Settings as they were read, not checked yet.
+    """Settings as they were read, before any check.
 
     Attributes:
         data: tables and values.
         file: the file's name; empty without one.
-        written: what the file itself says, without the environment.
-        environment: the settings among them that variables gave.
+        written: the file's own content, without the environment.
+        environment: the settings that come from variables.
     """
 
     data: dict[str, Any]
@@ -37,7 +37,7 @@ class Given:
     environment: Environment = field(default_factory=Environment)
 
     def problem(self, path: tuple[str, ...], reason: str) -> SettingsProblem:
-        """Return a problem of a key, with its file or its variable."""
+        """Return a problem of a key, with its file or variable."""
         path = self._spelt(path)
         key = ".".join(map(_quoted, path))
         variable = self.environment.variable(path, is_elsewhere=self._writes(path))
@@ -53,12 +53,12 @@ class Given:
         return True
 
     def _spelt(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the path with the dashes or underscores that this source uses."""
+        """Return the path with dashes or underscores as in this source."""
         spelt: list[str] = []
         found: object = self.data
         for part in path:
             if isinstance(found, str) and part in SHORT:
-                break  # it stands in place of the table
+                break  # the value replaces the table
             table = cast("Mapping[str, Any]", found if isinstance(found, Mapping) else {})
             dashed = part.replace("_", "-")
             spelt.append(dashed if part not in table and dashed in table else part)
@@ -70,7 +70,8 @@ def read(source: object) -> Given:
     """Return the settings of a source; variables override a file.
 
     Raises:
-        InvalidSettingsError: the file cannot be read, or a variable that has to be a table is none.
+        InvalidSettingsError: the file cannot be read, or a variable that must be a table is not
+            one.
     """
     if isinstance(source, Mapping):
         return Given(dict(cast("Mapping[str, Any]", source)))
@@ -92,10 +93,12 @@ def _file(path: Path) -> Given:
         raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error
     except UnicodeDecodeError:
         problem = SettingsProblem("", "is no text in UTF-8", name)
-        raise InvalidSettingsError([problem]) from None  # its repr has the file, passwords too
+        # Its repr contains the file, including passwords.
+        raise InvalidSettingsError([problem]) from None
     except tomllib.TOMLDecodeError as error:
-        problem = SettingsProblem("", f"is no TOML: {error}", name)  # with its line
-        raise InvalidSettingsError([problem]) from None  # since Python 3.14 it has the file, too
+        problem = SettingsProblem("", f"is no TOML: {error}", name)  # it names the line
+        # Since Python 3.14 it also contains the file.
+        raise InvalidSettingsError([problem]) from None
     except (ValueError, RecursionError) as error:  # Python's own limits
         reason = "holds a number of thousands of digits, or tables nested hundreds deep"
         raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error

@@ -1,4 +1,4 @@
-"""The stores that settings name, each made once."""
+"""The stores in the settings, each created once."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PARTS: Final = ("root", "cache")
 
 
 class Stores:
-    """Makes the stores, and sends nothing.
+    """Creates the stores, and sends nothing.
 
     Attributes:
-        opened: the stores that it has made, which the provider has to close.
-        borrowed: the stores that were given as objects, which stay open.
+        opened: the stores that it has created, which the provider must close.
+        borrowed: the stores that were passed as objects, which stay open.
     """
 
     def __init__(
         self,
         settings: Settings,
         note: Callable[[tuple[str, ...], str], None],
-        **options: Any,  # noqa: ANN401 - of a tiered store
+        **options: Any,  # noqa: ANN401 - options of a tiered store
     ) -> None:
         self.opened: list[Store] = []
         self.borrowed: list[Store] = []
@@ -47,7 +47,7 @@ class Stores:
 
     @property
     def whole(self) -> list[Store]:
-        """All stores, without those that are a part of another one."""
+        """All stores, without those that are part of another one."""
         found = [*filter(None, self._made.values()), *self.borrowed]
         parts = [part for each in found for part in each.parts]
         return [each for each in found if not any(each is part for part in parts)]
@@ -55,12 +55,12 @@ class Stores:
     def of(
         self, path: tuple[str, ...], given: StoreValue | None, key: str = "store"
     ) -> tuple[Store | None, str]:
-        """Return a generator's store, and its URL without secrets; what is wrong is noted.
+        """Return a generator's store, and its URL without secrets; record any problem.
 
         Args:
             path: the generator's table.
-            given: what it says itself.
-            key: where it says so.
+            given: the generator's own setting.
+            key: the key of that setting.
         """
         if given is not None:
             return self._named((*path, key), _plain(given))
@@ -71,9 +71,9 @@ class Stores:
         return None, ""
 
     def place(self, given: StoreValue | None) -> str:
-        """Return the URL of a generator's store with all that is secret, to tell stores apart.
+        """Return the URL of a generator's store, including secrets, to tell stores apart.
 
-        Of a tiered one it is the root's, as machine ids are.
+        For a tiered store it is the root's URL, because machine ids are there.
         """
         found = self._settings.store if given is None else given
         if found is None:
@@ -82,7 +82,7 @@ class Stores:
         return root if isinstance(root, str) else f"object {id(root)}"
 
     def check_unused(self) -> None:
-        """Check the stores that no generator uses, too."""
+        """Check the stores that no generator uses."""
         for name in self._settings.stores:
             self._named(("stores", name), name)
 
@@ -98,7 +98,7 @@ class Stores:
         return self._open(path, _plain(named))
 
     def _own(self, path: tuple[str, ...], section: OwnStoreSettings) -> tuple[Store | None, str]:
-        """Return a store of the user's; what is wrong is noted."""
+        """Return a user's own store; record any problem."""
         key, shown = ".".join(path), path[-1]
         if key not in self._made:
             self._made[key] = None
@@ -110,7 +110,7 @@ class Stores:
         return self._made[key], shown
 
     def _tiered(self, path: tuple[str, ...], section: TieredSettings) -> tuple[Store | None, str]:
-        """Return a store on two others, each of which may have a name too."""
+        """Return a store on two other stores, each of which may be given by name."""
         key = ".".join(path)
         if key not in self._made:
             self._made[key] = None
@@ -125,7 +125,7 @@ class Stores:
                 except MissingExtraError as error:
                     self._note(path, str(error))
                 except InvalidArgumentError as error:
-                    self._note((*path, error.argument), f"has to be {error.expected}")
+                    self._note((*path, error.argument), error.rule)
         shown = (self._shown(_plain(getattr(section, each))) for each in PARTS)
         return self._made[key], "tiered: {} under {}".format(*shown)
 
@@ -163,41 +163,41 @@ class Stores:
         return self._made[found], _shown(found)
 
     def _reason(self, url: str, error: InvalidArgumentError) -> str:
-        """Describe the error without the value, which may have a password."""
+        """Describe the error without the value, which may contain a password."""
         if ":" in url:
-            return f"has to be a URL: {error.expected}"
+            return f"{error.argument} {error.rule}"
         known = ", ".join(self._settings.stores) or "none"
-        return f"has to be a URL, {error.expected}, or a name in [stores], which has {known}"
+        return f"is no name in [stores], which has {known}; a URL {error.rule}"
 
 
 def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:
-    """Return the store at the top of settings, or the only one: its URL, and what makes it.
+    """Return the store at the top of settings, or the only one: its URL, and its factory.
 
     Raises:
-        InvalidArgumentError: there is none, or there are several.
+        InvalidArgumentError: there is no store, or there are several.
     """
     if settings.store is not None:
         return _top(settings)[1], lambda: cast("Store", _top(settings)[0])
     found = store_factories(settings)
     if len(found) != 1:
         named = ", ".join(where for where, _ in found) or "none"
-        expected = f"at the top of the settings, which name {named}; or give a URL"
-        raise InvalidArgumentError("store", None, expected=expected)
+        rule = f"is not set at the top of the settings, which name {named}; set it, or give a URL"
+        raise InvalidArgumentError("store", None, rule)
     return found[0]
 
 
 def _top(settings: Settings) -> tuple[Store | None, str]:
     def ignore(_path: tuple[str, ...], _reason: str) -> None:
-        """Do nothing: the settings were checked."""
+        """Do nothing, because the settings were checked."""
 
     return Stores(settings, ignore).of((), None)
 
 
 def store_factories(settings: Settings) -> list[tuple[str, Callable[[], Store]]]:
-    """Return a function for each store that settings name, which makes it, and its URL or name.
+    """Return a factory for each store in the settings, and its URL or name.
 
-    URLs have no credentials; the URL of a tiered store is that of its root.  Stores that are given
-    as objects are left out: their owner creates their tables.
+    URLs have no credentials; a tiered store has its root's URL.  Stores that were passed as objects
+    are left out, because their owner creates their tables.
     """
     sections: list[Any] = [settings, settings.share, *settings.generators.values()]
     sections.append(settings.leaf_tags)
@@ -227,8 +227,8 @@ def _shown(found: str | Store) -> str:
 
 
 def _root(settings: Settings, found: str | Store) -> str | Store:
-    """Return the store that counts: a URL, a store, or the name of one of the user's."""
-    for _ in range(2):  # a tiered store's name, and its root's
+    """Return the store that has the counters: a URL, a store, or the name of a user's own."""
+    for _ in range(2):  # a tiered store's name, then its root's
         named = settings.stores.get(found) if isinstance(found, str) else None
         if named is None or isinstance(named, OwnStoreSettings):
             break

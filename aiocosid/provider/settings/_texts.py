@@ -20,13 +20,13 @@ Bits: TypeAlias = Annotated[Whole, Field(ge=1, le=63)]
 
 
 class DatePrefixSettings(BaseModel):
-    """The date in front of a text.
+    """The date before a text.
 
     Attributes:
-        pattern: how the date is written, in Java's letters.
-        delimiter: between date and text.
-        zone: the time zone of the date; required, since two hosts may differ in theirs.
-        before_prefix: whether it comes after ``prefix`` in the text; false puts it in front.
+        pattern: the format of the date, in Java's pattern letters.
+        delimiter: the text between date and id.
+        zone: the time zone of the date; required, because hosts may have different time zones.
+        before_prefix: whether the date comes after ``prefix`` in the text; false puts it before.
     """
 
     model_config = STRICT
@@ -38,11 +38,11 @@ class DatePrefixSettings(BaseModel):
 
 
 class GroupPrefixSettings(BaseModel):
-    """The group in front of a text; for ``kind = "grouped"``.
+    """The group before a text; for ``kind = "grouped"``.
 
     Attributes:
-        delimiter: between group and text.
-        before_prefix: whether it comes after ``prefix`` in the text; false puts it in front.
+        delimiter: the text between group and id.
+        before_prefix: whether the group comes after ``prefix`` in the text; false puts it before.
     """
 
     model_config = STRICT
@@ -55,25 +55,26 @@ class ConverterSettings(BaseModel):
     """How ids become text.  CosId's order: prefix, date, group, id, suffix.
 
     Attributes:
-        type: what writes the number.
-        make: instead of ``type``: a class or function of yours that makes the converter;
+        type: the type of converter that formats the number.
+        make: instead of ``type``: your own class or function that creates the converter;
             ``converter = "package.module:name"`` is short for it.
         options: the keyword arguments of ``make``.
         char_size: maximum digits; by default 11 for radix62, 13 for radix36 and crockford;
             to-string needs it with ``pad_start``.
-        pad_start: zeros in front; by default true for radix62, radix36 and crockford, else false.
+        pad_start: whether zeros are added in front; by default true for radix62, radix36 and
+            crockford, otherwise false.
         check: whether a check symbol is written; by default true.
-        lower_case: whether texts have small letters; by default false.
+        lower_case: whether texts have lower-case letters; by default false.
         key: 32, 48 or 64 hexadecimal digits, random and secret.
         alphabet: 3 or more different characters; by default those of sqids.org.
         min_length: minimum characters of a text; by default 0.
         blocklist: words that no text contains; by default those of sqids.org.
-        inner: the type that writes the number; by default radix62.
-        prefix: a text in front of everything; for typeid the part before the underscore.
-        suffix: a text behind everything.
+        inner: the type of the inner converter, which formats the number; by default radix62.
+        prefix: a text before everything else; for typeid the part before the underscore.
+        suffix: a text after everything else.
         group_prefix: a table; ``{}`` for its defaults; for ``kind = "grouped"``.
-        date_prefix: a table; for ``kind = "grouped"`` only together with ``group_prefix``: it
-            writes the date of the call, which does not distinguish groups.
+        date_prefix: a table; for ``kind = "grouped"`` only together with ``group_prefix``: it shows
+            the date of the call, which does not distinguish groups.
     """
 
     model_config = STRICT
@@ -110,16 +111,18 @@ class ConverterSettings(BaseModel):
 
 
 class LayoutSettings(BaseModel):
-    """How a Snowflake id is put together: a ready-made layout by name, or bits of your own.
+    """The layout of Snowflake ids: a ready-made layout by name, or your own bits.
 
     Attributes:
         name: the name of a ready-made layout, alone or with ``epoch``.
-        timestamp_bits: width of the time; with it, all others but the last two are required.
+        timestamp_bits: width of the time; with it, all other keys except ``name`` and the last two
+            are required.
         machine_bits: regions included.
         sequence_bits: width of the sequence; all three together at most 63.
         epoch: together with ``name`` it replaces that layout's own.
-        region_bits: how many of the machine bits name a region; by default 0.
-        sequence_first: whether the sequence stands above the machine id; by default false.
+        region_bits: how many of the machine bits hold a region; by default 0.
+        sequence_first: whether the sequence is above the machine id in the number; by default
+            false.
     """
 
     model_config = STRICT

@@ -1,4 +1,4 @@
-"""The types of single values: strict, but the text of an environment variable is converted."""
+"""The types of single values: strict, except that text from environment variables is converted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}")
 
 
 class EnvironmentText(str):
-    """A value that an environment variable gave."""
+    """A value that comes from an environment variable."""
 
     __slots__ = ()
 
@@ -54,19 +54,19 @@ STRICT: Final = ConfigDict(
     extra="forbid",
     frozen=True,
     strict=True,
-    hide_input_in_errors=True,  # it may hold a password
+    hide_input_in_errors=True,  # the input may contain a password
 )
-"""The configuration of each table: it refuses unknown keys, and cannot be changed afterwards."""
+"""The configuration of each table: it refuses unknown keys, and its values cannot be changed."""
 
 
 def declared(key: str) -> Any:  # noqa: ANN401 - as pydantic's Field
-    """Return the range and the meaning of an option that the command line has too."""
+    """Return the range and the description of an option that the command line has too."""
     spec = OPTIONS[key]
     return Field(ge=spec.at_least, le=spec.at_most, description=spec.doc)
 
 
 def from_text(read: Callable[[str], object]) -> BeforeValidator:
-    """Read what an environment variable gave; its type names a text that cannot be read."""
+    """Convert the text of an environment variable; an error shows the text's type."""
 
     def convert(value: object) -> object:
         if isinstance(value, EnvironmentText):
@@ -82,7 +82,7 @@ def _flag(value: object) -> object:
         return value
     found = truth(value)
     if found is None:
-        raise PydanticCustomError("flag", f"Input should be {TRUTH_WORDS}")
+        raise PydanticCustomError("flag", f"must be {TRUTH_WORDS}")
     return found
 
 
@@ -102,21 +102,21 @@ def _threshold(value: object) -> object:
     if isinstance(value, EnvironmentText) and INTEGER.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < -1:
-        message = "Input should be an integer of -1 or more, or 'none'"
+        message = "must be an integer of -1 or more, or 'none'"
         raise PydanticCustomError("threshold", message)
     return value
 
 
 def _imported(value: object) -> object:
     if not isinstance(value, str):
-        return value  # of a mapping, it may be the object itself
+        return value  # in a mapping, it may be the object itself
     module, _, names = value.partition(":")
     try:
         found: object = import_module(module)
         for name in names.split("."):
             found = getattr(found, name)
-    except Exception as error:  # noqa: BLE001 - a module of the user's, which may raise anything
-        message = "Input should be what can be imported, as 'package.module:name'; {reason}"
+    except Exception as error:  # noqa: BLE001 - a user's module may raise anything
+        message = "must be what can be imported, such as 'package.module:name': {reason}"
         reason = f"{type(error).__name__}: {error}"
         raise PydanticCustomError("import", message, {"reason": reason}) from None
     return found
@@ -125,13 +125,13 @@ def _imported(value: object) -> object:
 def misplaced(
     given: Collection[str], choice: str, takes: Mapping[str, Collection[str]], key: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield each given key that goes with other choices alone, and what is wrong with it.
+    """Yield each key that can be used only with other choices, and the reason.
 
     Args:
-        given: the keys that a table has.
-        choice: the value of its key that decides.
-        takes: the keys that go with each choice.
-        key: the key that decides.
+        given: the keys in the table.
+        choice: the value of the deciding key.
+        takes: the keys that can be used with each choice.
+        key: the deciding key.
     """
     for each in sorted({*given}.intersection(chain(*takes.values())) - {*takes[choice]}):
         choices = " or ".join(f"'{name}'" for name, keys in takes.items() if each in keys)
@@ -139,11 +139,11 @@ def misplaced(
 
 
 def shorthand(key: str, *, path: str = "") -> BeforeValidator:
-    """Accept a text instead of a table, as the value of the table's most important key.
+    """Accept a text instead of a table, as the value of the table's main key.
 
     Args:
         key: the key.
-        path: the key for a text with a colon, which is the path of something to import.
+        path: the key for a text with a colon, which is an import path.
     """
 
     def as_table(value: object) -> object:
@@ -171,7 +171,7 @@ Seconds = Annotated[float, from_text(float)]
 def _creation(value: object) -> object:
     words = ""
     if isinstance(value, EnvironmentText):
-        words = f"{', '.join(YES + NO)}, disposable, or the last day to create, such as 2026-12-31"
+        words = f"must be {', '.join(YES + NO)}, disposable or a last day such as 2026-12-31"
         found = truth(value)
         value = str(value) if found is None else found
     if isinstance(value, date) and not isinstance(value, datetime):  # TOML has a type for it
@@ -179,18 +179,16 @@ def _creation(value: object) -> object:
     try:
         return check_create(value)
     except InvalidArgumentError as error:
-        expected = words or error.expected
-        message = "Input should be {expected}"
-        raise PydanticCustomError("create", message, {"expected": expected}) from None
+        raise PydanticCustomError("create", "{rule}", {"rule": words or error.rule}) from None
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 Creation = Annotated[bool | str, BeforeValidator(_creation)]
 Function = Annotated[Callable[..., Any], BeforeValidator(_imported)]
-"""A function of the user's, by module and name; reading the settings imports it."""
+"""A user's function, by module and name; reading the settings imports it."""
 Threshold = Annotated[int | None, BeforeValidator(_threshold)]
-"""The point at which a sequence is reset; None, written "none", for each tick."""
+"""The point at which a sequence is reset; None, written "none", means each tick."""
 Moment = Annotated[Any, from_text(_moment)]
 """A time with its offset, or an integer of milliseconds; the layout checks it."""
 
@@ -201,13 +199,13 @@ SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 def shown_url(url: str) -> str:
     """Return scheme, host and path, without user, password and options."""
     if SCHEME.match(url) is None:
-        return "***"  # no URL, but a driver's own connection string, which may have a password
+        return "***"  # not a URL but a driver's connection string, perhaps with a password
     scheme = url.partition(":")[0]
     try:
         parts = urlsplit(url)
     except ValueError:
         return f"{scheme}://***"
     if "@" in parts.path + parts.query + parts.fragment:
-        return f"{scheme}://***"  # perhaps a password that nobody has escaped
+        return f"{scheme}://***"  # perhaps an unescaped password
     user, _, host = parts.netloc.rpartition("@")
     return f"{scheme}://{'***@' if user else ''}{host}{parts.path}"

@@ -1,6 +1,6 @@
-"""Warns about settings that can be built, but are probably not what was meant.
+"""Warns about settings that can be built, but are probably mistakes.
 
-Pure, but for the end of a certificate, which is in its file.
+The only I/O is to read a certificate's end from its file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
 
 
 def expiry_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
-    """Yield each token that has expired, and a certificate that does so within a week."""
+    """Yield each token that has expired, and a certificate that has or will within a week."""
     for index, token in enumerate(server.tokens):
         if token.expires is not None and token.expires.timestamp() * MS <= now_ms:
             yield ("server", "tokens", str(index)), "has expired: remove it, or make a new one"
@@ -83,7 +83,7 @@ def expiry_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
     try:
         ends = certificate_ends(server.tls_certificate)
     except OSError:
-        return  # it is on another machine; a server that cannot read it does not start
+        return  # the file is on another machine; a server that cannot read it fails
     except ValueError:
         yield at, "has no certificate in the form of PEM"
         return
@@ -135,7 +135,7 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
 
 
 def highest_of(planned: Planned) -> int:
-    """Return the highest id that a generator can hand out."""
+    """Return the highest id that a generator can issue."""
     if planned.fields is not None:
         return planned.fields.max_id
     limit = LIMITS["int32" if planned.section.kind == "int32" else planned.section.limit or "int64"]
@@ -143,7 +143,7 @@ def highest_of(planned: Planned) -> int:
 
 
 def _of_machines(planned: Collection[Planned]) -> Iterator[Warned]:
-    """Machine ids of one namespace that come from two stores are the same numbers."""
+    """Yield a warning if one namespace's machine ids come from two stores: they repeat numbers."""
     seen: dict[str, Planned] = {}
     for each in planned:
         if each.fields is None or each.sharded is not None or not each.store:

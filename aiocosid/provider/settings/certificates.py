@@ -1,4 +1,4 @@
-"""When a certificate ends: one field of it, read without a library for all of them."""
+"""When a certificate expires: reads just this field, without a library."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LONG: Final = 0x80
 
 
 def certificate_ends(path: str) -> datetime:
-    """Return until when the first certificate of a PEM file is valid.
+    """Return the end of validity of the first certificate in a PEM file.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: there is no certificate in it.
+        ValueError: the file contains no certificate.
     """
     found = FIRST.search(Path(path).read_text("ascii", "replace"))
     if found is None:
@@ -33,7 +33,7 @@ def certificate_ends(path: str) -> datetime:
 
 
 def _end_of(der: bytes) -> datetime:
-    """Return ``notAfter``: the certificate's, its contents', its validity's second field."""
+    """Return ``notAfter``: the second field of the validity in the certificate's contents."""
     _, at, _ = _element(der, 0)
     _, at, _ = _element(der, at)
     if der[at] == VERSION:
@@ -48,7 +48,7 @@ def _end_of(der: bytes) -> datetime:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:
-    """Return an element's tag, and where its contents begin and end."""
+    """Return an element's tag, and the start and end of its contents."""
     tag, size, at = der[at], der[at + 1], at + 2
     if size >= LONG:
         count = size - LONG

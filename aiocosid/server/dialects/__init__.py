@@ -1,6 +1,6 @@
-"""Protocols of other systems, each in one module, for the clients that exist.
+"""Protocols of other systems, each in its own module, for existing clients.
 
-A dialect of HTTP has ``routes(service, ...)``; RESP has a table of commands.
+An HTTP dialect has ``routes(service, ...)``; RESP has a table of commands.
 """
 
 __all__ = ()

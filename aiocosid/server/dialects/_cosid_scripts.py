@@ -1,6 +1,7 @@
-"""CosId's scripts of machine ids on Redis: recognised, not run.
+"""CosId's scripts for machine ids on Redis: recognised, but not run.
 
-Each is one operation of CosId's proxy, by the same rules; its cells are nobody's to write.
+Each script is treated as one operation of CosId's proxy, with the same rules; clients cannot write
+the cells themselves.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ _NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
 _WRONG: Final = "ERR wrong arguments of CosId's script"
 
 _KEPT: Final = 64
-"""Digests of scripts that are remembered; a client whose one is forgotten sends the text again."""
+"""How many scripts' digests are remembered; if one is forgotten, its client sends the text again.
+"""
 
 _LEAST_WORDS: Final = 3
-"""A script or its digest, the number of keys, and the key."""
+"""The minimum words: a script or its digest, the number of keys, and the key."""
 
 
 class MachineScripts:
@@ -70,7 +72,7 @@ class MachineScripts:
                 raise RespError("ERR unknown subcommand or wrong number of arguments for 'script'")
 
     def _learnt(self, words: list[bytes], command: str) -> bytes:
-        """Return the digest of a script."""
+        """Remember a script, and return its digest."""
         text = b"".join(words)
         run = _meaning(text)
         if run is None:
@@ -90,7 +92,7 @@ class MachineScripts:
         try:
             key, *arguments = [word.decode() for word in words[2:]]
         except UnicodeDecodeError:
-            raise RespError("ERR a key has to be UTF-8") from None
+            raise RespError("ERR a key must be UTF-8") from None
         if not (key.startswith("{") and key.endswith("}")):
             raise RespError(_WRONG)
         namespace = key[1:-1]
@@ -101,10 +103,10 @@ class MachineScripts:
 
 
 def _meaning(text: bytes) -> Run | None:
-    """Return what a script of CosId's does to a namespace's index of instances.
+    """Return what a CosId script does to a namespace's index of instances.
 
     Versions differ in the rest of the text.  The script that releases a stable instance's id does
-    what the one that renews does: it writes the stamp.
+    the same as the script that renews: it writes the stamp.
     """
     if not all(each in text for each in (b":itc_idx", b"KEYS[1]", b"ARGV[1]")):
         return None
@@ -121,7 +123,7 @@ async def _distribute(
     guard_ms = _number(now_ms) - _number(safe_at_ms)
     if size.bit_count() != 1 or guard_ms <= 0:
         raise RespError(_WRONG)
-    # Of a stable instance it is endless, too, and nothing else says that it is stable.
+    # For a stable instance it is endless too, and nothing else says that the instance is stable.
     safe_guard = guard_ms / 1000 if _number(safe_at_ms) else inf
     bits = size.bit_length() - 1
     try:
@@ -136,9 +138,9 @@ async def _distribute(
 async def _guard(
     machines: InstanceMachines, access: Access, namespace: str, arguments: list[str]
 ) -> object:
-    """``instance, stamp``: 1, or 0 if it holds none."""
+    """``instance, stamp``: 1, or 0 if the instance holds no id."""
     instance, _ = _arguments(arguments, 2)
-    # It does not say its safe guard; the namespace has that of the start.
+    # The script does not state a safe guard; the namespace has recorded it at the start.
     return await _is_done(
         machines.renew(access, namespace, InstanceId(instance), safe_guard=DEFAULT_SAFE_GUARD)
     )
@@ -147,7 +149,7 @@ async def _guard(
 async def _revert(
     machines: InstanceMachines, access: Access, namespace: str, arguments: list[str]
 ) -> object:
-    """``instance, stamp``: 1, or 0 if it holds none."""
+    """``instance, stamp``: 1, or 0 if the instance holds no id."""
     instance, _ = _arguments(arguments, 2)
     return await _is_done(machines.release(access, namespace, InstanceId(instance)))
 
@@ -171,6 +173,6 @@ def _arguments(arguments: list[str], number: int) -> list[str]:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20):  # noqa: PLR2004 - of int64
+    if not (text.isascii() and text.isdigit() and len(text) < 20):  # noqa: PLR2004 - digits of int64
         raise RespError(_WRONG)
     return int(text)

@@ -1,7 +1,7 @@
-"""The statistics of generators as CosId's actuator writes them.  Pure.
+"""The statistics of generators in the format of CosId's actuator.  No I/O.
 
-Its starter registers a generator with its converter around it, and its clock's around a Snowflake.
-Null values are left out.
+CosId's starter registers a generator wrapped in its converter, and a Snowflake wrapped in its
+clock's generator.  Null values are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ("TEXT", "actuator_tree")
 
 TEXT: Final = Radix62IdConverter()
-"""Writes the ids of a generator that has no converter: 11 characters, as in CosId."""
+"""Formats the ids of a generator without a converter: 11 characters, as in CosId."""
 
 _KINDS: Final = {"SegmentId": "DefaultSegmentId", "StringIdGenerator": "StringIdGeneratorDecorator"}
 
@@ -39,8 +39,8 @@ _SNOWFLAKE: Final = ("epoch", "timestampBit", "machineBit", "sequenceBit", "mach
 def actuator_tree(seen: Statistics) -> dict[str, object]:
     """Return the statistics of a generator with CosId's kinds, levels and keys, ready for JSON.
 
-    A kind that CosId does not have keeps its name, and its own keys if it is neither a segment nor
-    a Snowflake.
+    A kind that CosId does not have keeps its name; it also keeps its own keys if it is neither a
+    segment nor a Snowflake.
     """
     converter: object = TEXT.as_tree()
     if isinstance(seen, StringStatistics):

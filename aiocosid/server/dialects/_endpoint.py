@@ -1,4 +1,4 @@
-"""What the dialects of HTTP have in common: who is let in, and how an error is answered."""
+"""The common part of HTTP dialects: who may call, and how an error is answered."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ("Endpoint", "gate")
 
 TAKE_NOTHING: Final = frozenset({"HEAD", "OPTIONS", "TRACE"})
-"""Methods that a client, a cache or a scanner may send at any time."""
+"""Methods that a client, a cache or a scanner may send at any time, so they must take nothing."""
 
 
 def gate(service: Service, *, public: bool) -> Gate:
-    """Return what says what the sender of a request may do.
+    """Return a function that determines what the sender of a request may do.
 
     Args:
-        service: knows the tokens.
-        public: whether clients need none, since those of the dialect have none.
+        service: the service, which has the tokens.
+        public: whether clients need no token, because the dialect's clients have none.
     """
     return partial(_anybody if public else access_of, service)
 
@@ -42,7 +42,7 @@ def _anybody(service: Service, scope: Scope) -> Access:
 
 
 class Endpoint:
-    """One route of a dialect, by any method; HEAD, OPTIONS and TRACE do nothing."""
+    """One route of a dialect, for any method; HEAD, OPTIONS and TRACE take nothing."""
 
     __slots__ = ("_failed", "_serve")
 
@@ -51,10 +51,10 @@ class Endpoint:
         serve: Callable[[Scope, Receive], Awaitable[HttpAnswer]],
         failed: Callable[[Scope, Problem | CosIdError], HttpAnswer],
     ) -> None:
-        """Describe it.
+        """Describe the route.
 
         Args:
-            serve: does what a request asks for.
+            serve: serves a request.
             failed: returns the dialect's answer for an error of the request or the store.
         """
         self._serve, self._failed = serve, failed

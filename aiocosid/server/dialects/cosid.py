@@ -1,11 +1,12 @@
-"""CosId's proxy server 3.2.1: segments, machine ids and ids, for its Java clients and our store.
+"""CosId's proxy server 3.2.1: segments, machine ids and ids, for its Java clients and `HttpStore`.
 
-All state is in the store: after a restart, or on another server, clients go on as before.
+All state is in the store, so clients continue as before after a restart or on another server.
 
-The protocol has an instance, its id and the server's time, and nothing else, so only time protects
-a machine id, as between CosId's own processes: two clients with one instance id get one machine id.
+The protocol has an instance, its id and the server's time, and nothing else.  So only time protects
+a machine id, as between CosId's own processes: two clients with one instance id get the same
+machine id.
 
-Generators are configured, so ``DELETE /actuator/cosid/{name}`` is refused.
+Generators come from the configuration, so ``DELETE /actuator/cosid/{name}`` is refused.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _FAILED: Final = "500"
 _INVALID: Final = "400"
 
 _PUBLIC: Final = "public"
-"""Owns the machine ids of clients that show no token."""
+"""The owner of the machine ids of clients that show no token."""
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
@@ -65,7 +66,7 @@ _DURATION: Final = re.compile(
     rf"(T(?=[-+0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:([-+]?[0-9]{{1,19}}(?:\.[0-9]{{0,9}})?)S)?)?",
     re.IGNORECASE | re.ASCII,
 )
-"""As Java's ``Duration.parse`` takes it."""
+"""The format of Java's ``Duration.parse``."""
 
 
 def routes(service: Service, *, public: bool = False, prefix: str = "") -> Sequence[BaseRoute]:
@@ -73,8 +74,8 @@ def routes(service: Service, *, public: bool = False, prefix: str = "") -> Seque
 
     Args:
         service: the server.
-        public: whether clients need no token; CosId's have none.
-        prefix: before each path.
+        public: whether clients need no token; CosId's clients have none.
+        prefix: the prefix of each path.
     """
     proxy = _Proxy(service, public=public, prefix=prefix)
     paths = {
@@ -88,10 +89,10 @@ def routes(service: Service, *, public: bool = False, prefix: str = "") -> Seque
 
 
 class _RefusedError(Problem):
-    """An error in CosId's body.
+    """An error with CosId's body.
 
     Attributes:
-        code: CosId's.
+        code: CosId's error code.
         errors: the parameters that are wrong.
     """
 
@@ -120,7 +121,7 @@ def _refusal(error: Problem | CosIdError) -> _RefusedError:
         return found
     if isinstance(error, InvalidArgumentError | MachineBitsMismatchError):
         return _RefusedError(_FAILED, str(error))
-    # The message of a store's error may name hosts and users.
+    # The message of a store's error is not shown, because it may name hosts and users.
     said = problem_of(error).detail or type(error).__name__
     return _RefusedError(_FAILED, said, status=HTTPStatus.INTERNAL_SERVER_ERROR)
 
@@ -135,7 +136,7 @@ def _no_path() -> Problem:
 
 
 class _Proxy:
-    """What the controllers of CosId's proxy do."""
+    """The operations of the controllers of CosId's proxy."""
 
     def __init__(self, service: Service, *, public: bool, prefix: str) -> None:
         self._service, self._access = service, gate(service, public=public)
@@ -174,7 +175,7 @@ class _Proxy:
     async def machines(self, scope: Scope, _receive: Receive) -> HttpAnswer:
         """``POST``, ``PATCH`` and ``DELETE /machines/{ns}``: take, renew, release."""
         parts = self._parts(scope)
-        if len(parts) != 2:  # noqa: PLR2004 - machines, and a namespace
+        if len(parts) != 2:  # noqa: PLR2004 - machines and a namespace
             raise _no_path()
         namespace, query = parts[1], query_of(scope)
         act: dict[str, Callable[..., Awaitable[bytes]]] = {
@@ -279,7 +280,7 @@ class _Proxy:
         if self._service.is_draining:
             status = HTTPStatus.SERVICE_UNAVAILABLE
             return HttpAnswer(b'{"status":"OUT_OF_SERVICE"}', status=status)
-        # Its clients ask for segments and machine ids, each of which is a call to the store.
+        # CosId's clients ask for segments and machine ids, each of which is a call to the store.
         if self._service.pulse.is_cut_off or not self._service.condition.is_ready:
             return HttpAnswer(b'{"status":"DOWN"}', status=HTTPStatus.SERVICE_UNAVAILABLE)
         return HttpAnswer(b'{"status":"UP"}')
@@ -306,7 +307,7 @@ class _Proxy:
 
 
 def _only(names: Sequence[str]) -> str:
-    """Return the name of a path, or the shared generator's if it has none."""
+    """Return the name in a path, or the shared generator's if there is none."""
     if len(names) > 1 or "" in names:
         raise _no_path()
     return names[0] if names else SHARE
@@ -348,7 +349,7 @@ def _instance(query: Mapping[str, str]) -> InstanceId:
 
 
 def _safe_guard(query: Mapping[str, str]) -> float:
-    """Return the seconds of the safe guard; inf for CosId's ``FOREVER``, and for what is longer."""
+    """Return the safe guard in seconds; inf for CosId's ``FOREVER``, and for longer durations."""
     match = _DURATION.fullmatch(query.get("safeGuardDuration", ""))
     if match is None:
         raise _invalid("safeGuardDuration", "must be a duration such as PT5M")

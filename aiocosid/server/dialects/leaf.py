@@ -1,7 +1,7 @@
 """Leaf's server (Meituan): ids of a tag, Snowflake ids, and its pages.
 
-Differences to Leaf: a mode that is off is an error and never the id ``0``; a tag that cannot hand
-out ids is one too.  ``/api/segment/get/{key}/{size}`` hands out a contiguous range.
+Differences from Leaf: a mode that is off is an error and never the id ``0``, as is a tag that
+cannot issue ids.  ``/api/segment/get/{key}/{size}`` issues a contiguous range.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def routes(
 
     Args:
         service: the server.
-        public: whether clients need no token; Leaf's have none.
-        prefix: before each path.
-        segment: whether ``/api/segment/get/{key}`` hands out ids of the generator of that name,
-            whatever makes them but a Snowflake; and whether its pages are shown.
-        snowflake: the generator of ``/api/snowflake/get/{key}``; empty to refuse.
+        public: whether clients need no token; Leaf's clients have none.
+        prefix: the prefix of each path.
+        segment: whether ``/api/segment/get/{key}`` issues ids of the generator with that name, of
+            any kind except a Snowflake; and whether Leaf's pages are shown.
+        snowflake: the generator of ``/api/snowflake/get/{key}``; empty to refuse these requests.
     """
     leaf = _Leaf(service, public=public, prefix=prefix, segment=segment, snowflake=snowflake)
     paths = {
@@ -89,7 +89,7 @@ def routes(
 
 
 class _ResultError(Problem):
-    """A failure as Leaf's ``Result`` tells it.
+    """A failure in the form of Leaf's ``Result``.
 
     Attributes:
         exception: the Java class that the body names.
@@ -102,7 +102,7 @@ class _ResultError(Problem):
 
 
 class _SegmentOffError(_ResultError):
-    """A page of segments while that mode is off."""
+    """A request for a page of segments while that mode is off."""
 
     def __init__(self) -> None:
         Problem.__init__(self, HTTPStatus.INTERNAL_SERVER_ERROR, "leaf", _SEGMENT_OFF)
@@ -138,7 +138,7 @@ def _compact(facts: object) -> bytes:
 
 
 class _Leaf:
-    """What Leaf's controllers do."""
+    """The operations of Leaf's controllers."""
 
     def __init__(
         self, service: Service, *, public: bool, prefix: str, segment: bool, snowflake: str
@@ -183,7 +183,7 @@ class _Leaf:
         return found
 
     async def snowflake_id(self, scope: Scope, _receive: Receive) -> HttpAnswer:
-        """``/api/snowflake/get/{key}``: a Snowflake id; the key is for people."""
+        """``/api/snowflake/get/{key}``: a Snowflake id; the key is only informative."""
         access = self._access(scope)
         self._service.check(access, TokenScope.IDS, self._snowflake)
         if not scope["path_params"]["key"]:
@@ -195,7 +195,7 @@ class _Leaf:
         return HttpAnswer(b"%d" % await found.next_id(), TEXT)
 
     def _sequencer(self) -> IdGenerator | None:
-        """Return the generator of that mode; it is never created by asking."""
+        """Return the Snowflake mode's generator; a request never creates it."""
         try:
             found = self._service.provider[self._snowflake]
         except KeyError:
@@ -203,7 +203,7 @@ class _Leaf:
         return found if isinstance(found, IdGenerator) else None
 
     async def decode(self, scope: Scope, _receive: Receive) -> HttpAnswer:
-        """``/decodeSnowflakeId?snowflakeId=``: what an id consists of; times in UTC."""
+        """``/decodeSnowflakeId?snowflakeId=``: the parts of an id; times are in UTC."""
         self._service.check(self._access(scope), TokenScope.READ)
         found = self._sequencer()
         layout: SnowflakeLayout = found.layout if isinstance(found, SnowflakeId) else LEAF
@@ -220,7 +220,7 @@ class _Leaf:
         return HttpAnswer(_compact(facts))
 
     async def cache(self, scope: Scope, _receive: Receive) -> HttpAnswer:
-        """``/cache``: what each tag has in hand, as Leaf's two buffers."""
+        """``/cache``: the buffered ids of each tag, shown as Leaf's two buffers."""
         self._service.check(self._access(scope), TokenScope.READ)
         if not self._segment:
             raise _SegmentOffError
@@ -256,7 +256,7 @@ def _moment(seconds: int | None) -> str:
 
 
 def _buffers(seen: SegmentStatistics) -> Sequence[object]:
-    """Return a row: the segment in use, then what is in hand beyond it."""
+    """Return a row: the segment in use, then the ids buffered beyond it."""
     value, first_max = _above(seen.head_sequence), _above(seen.head_max_id)
     last_max = _above(seen.max_id)
     has_next = last_max > first_max
@@ -267,7 +267,7 @@ def _buffers(seen: SegmentStatistics) -> Sequence[object]:
 
 
 def _above(last: int | None) -> int:
-    """Return the id after one; 0 for none."""
+    """Return the next id after one; 0 for None."""
     return 0 if last is None else last + 1
 
 

@@ -1,7 +1,7 @@
-"""Commands of Redis: any client of Redis takes segments by ``INCRBY``.
+"""Commands of Redis: any Redis client can take segments with ``INCRBY``.
 
-A key ``cosid:{shop.order}.adder`` is CosId's counter ``order`` of the namespace ``shop``; any other
-key is a counter of that name, in a namespace of its own.
+A key ``cosid:{shop.order}.adder`` is CosId's counter ``order`` in the namespace ``shop``; any other
+key is a counter with that name, in a separate namespace.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = ("commands",)
 
 _PREFIX, _SUFFIX = b"cosid:{", b"}.adder"
-"""Around ``{namespace}.{name}``; see `aiocosid.stores.redis`."""
+"""The parts of a key around ``{namespace}.{name}``; see `aiocosid.stores.redis`."""
 
 _VERSION: Final = version("aiocosid").encode()
 
 _AS_REDIS: Final = "7.2.0"
-"""The version whose commands these are: clients choose theirs by it."""
+"""The Redis version with these commands; clients choose their commands by it."""
 
 _ZERO: Final = ord("0")
 _MOST_DIGITS: Final = 19
 _WHOLE: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-_PAIR: Final = 2  # words: a key and a number, or a user and a token
+_PAIR: Final = 2  # two words: a key and a number, or a user and a token
 _CLIENT_NAME: Final = re.compile(rb"[!-~]{0,256}")
-_MOST_COUNTERS: Final = 1000  # that a session remembers
+_MOST_COUNTERS: Final = 1000  # counters that a session remembers
 
 _NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
 _WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."  # noqa: S105 - a message
@@ -53,7 +53,7 @@ _REFUSED: Final = {
     **dict.fromkeys(("MULTI", "EXEC", "DISCARD", "WATCH", "UNWATCH"), _NO_TRANSACTIONS),
     **dict.fromkeys(("EVAL_RO", "EVALSHA_RO", "FCALL", "FUNCTION"), NO_SCRIPTS),
 }
-"""Why not, by name."""
+"""Why a command is refused, by its name."""
 
 
 def commands(*, namespace: str = "redis") -> dict[bytes, Command | Adder]:
@@ -104,7 +104,7 @@ def _check_words(command: str, is_right: bool) -> None:  # noqa: FBT001 - what i
 
 
 def _whole(word: bytes) -> int:
-    """Return the number that a word is, in the one way that Redis writes it."""
+    """Return the number in a word, which must be written exactly as Redis writes it."""
     if word.isdigit() and word[0] != _ZERO and len(word) < _MOST_DIGITS:
         return int(word)
     if not _WHOLE.fullmatch(word):
@@ -123,7 +123,7 @@ class _Keys:
         try:
             text = key.decode()
         except UnicodeDecodeError:
-            raise RespError("ERR a key has to be UTF-8") from None
+            raise RespError("ERR a key must be UTF-8") from None
         if key.startswith(_PREFIX) and key.endswith(_SUFFIX):
             namespace, dot, name = text[len(_PREFIX) : -len(_SUFFIX)].partition(".")
             if dot:
@@ -131,11 +131,11 @@ class _Keys:
         return self._namespace, text
 
     def _check(self, session: Session, key: bytes, *scopes: TokenScope) -> tuple[str, str]:
-        """Return the same if the client may do one of these with it.
+        """Return the key's namespace and name if the client may do one of these with the counter.
 
         Raises:
-            RespError: it has shown no token, or the key is none.
-            Problem: it may not, or the name is too long.
+            RespError: the client has shown no token, or the key is not valid.
+            Problem: the client may not do this, or the name is too long.
         """
         access = session.access
         if access is None:
@@ -149,13 +149,13 @@ class _Keys:
     # Segments.
 
     def incrby(self, session: Session, words: list[bytes]) -> tuple[IdSegmentDistributor, int]:
-        """``INCRBY key n``: the last one of n ids."""
+        """``INCRBY key n``: take n ids; the reply is the last one."""
         _check_words("incrby", len(words) == _PAIR)
         key, size = words
         return self._addition(session, key, _whole(size))
 
     def incr(self, session: Session, words: list[bytes]) -> tuple[IdSegmentDistributor, int]:
-        """``INCR key``: one id."""
+        """``INCR key``: take one id."""
         _check_words("incr", len(words) == 1)
         return self._addition(session, words[0], 1)
 
@@ -166,7 +166,7 @@ class _Keys:
         if key.startswith(_PREFIX) and key.endswith(_SUFFIX):
             most = max(most, COSID_STEP)
         if not 1 <= step <= most:
-            raise RespError(f"ERR {_RISES}: increment has to be from 1 to {most}")
+            raise RespError(f"ERR {_RISES}: increment must be from 1 to {most}")
         found = session.counters.get(key)
         if found is None:
             namespace, name = self._check(session, key, TokenScope.SEGMENTS)
@@ -185,35 +185,35 @@ class _Keys:
         return await session.service.counter(name, namespace=namespace).peek()
 
     async def get(self, session: Session, words: list[bytes]) -> bytes | None:
-        """``GET key``: the last id that is taken."""
+        """``GET key``: the last id that was taken."""
         _check_words("get", len(words) == 1)
         return _as_text(await self._value(session, words[0]))
 
     async def mget(self, session: Session, words: list[bytes]) -> list[bytes | None]:
-        """``MGET key ...``: each as by ``GET``, one after the other."""
+        """``MGET key ...``: the same as ``GET`` for each key, one after the other."""
         _check_words("mget", bool(words))
         return [_as_text(await self._value(session, key)) for key in words]
 
     async def exists(self, session: Session, words: list[bytes]) -> int:
-        """``EXISTS key ...``: how many."""
+        """``EXISTS key ...``: how many of the counters exist."""
         _check_words("exists", bool(words))
         return sum([await self._value(session, key) is not None for key in words])
 
     async def type_of(self, session: Session, words: list[bytes]) -> str:
-        """``TYPE key``: a counter is a string to Redis."""
+        """``TYPE key``: in Redis a counter is a string."""
         _check_words("type", len(words) == 1)
         return "none" if await self._value(session, words[0]) is None else "string"
 
     # Creating.
 
     async def setnx(self, session: Session, words: list[bytes]) -> int:
-        """``SETNX key n``: let a counter that is missing begin at n."""
+        """``SETNX key n``: create a missing counter that begins at n."""
         _check_words("setnx", len(words) == _PAIR)
         found = await self._create(session, *words)
         return int(found is None)
 
     async def set(self, session: Session, words: list[bytes]) -> object:
-        """``SET key n NX [GET]``: the same."""
+        """``SET key n NX [GET]``: the same as ``SETNX``."""
         _check_words("set", len(words) >= _PAIR)
         key, value, *options = words
         chosen = {option.upper() for option in options}
@@ -227,7 +227,7 @@ class _Keys:
         return "OK" if found is None else None
 
     async def _create(self, session: Session, key: bytes, value: bytes) -> int | None:
-        """Create a counter; return the value of one that is there."""
+        """Create a counter; return the value of an existing one."""
         first = _whole(value)
         if not 0 <= first <= MAX_ID:
             raise RespError(_NOT_AN_INTEGER)
@@ -251,7 +251,7 @@ def _authenticate(session: Session, secret: bytes) -> None:
 
 
 def _auth(session: Session, words: list[bytes]) -> str:
-    """``AUTH [user] token``; the user is of no account."""
+    """``AUTH [user] token``; the user is ignored."""
     _check_words("auth", len(words) in {1, 2})
     _authenticate(session, words[-1])
     return "OK"
@@ -343,7 +343,7 @@ def _client(session: Session, words: list[bytes]) -> object:
 
 
 def _command(_session: Session, words: list[bytes]) -> object:
-    """``COMMAND``: clients that ask for the table of commands go without one."""
+    """``COMMAND``: an empty table, without which clients can work."""
     asked = words[0].upper() if words else b""
     if asked == b"COUNT":
         return 0
@@ -351,14 +351,14 @@ def _command(_session: Session, words: list[bytes]) -> object:
 
 
 def _config(_session: Session, words: list[bytes]) -> dict[bytes, object]:
-    """``CONFIG GET``: nothing is configured in this way."""
+    """``CONFIG GET``: an empty result, because nothing is configured this way."""
     if not words or words[0].upper() != b"GET":
         raise RespError("ERR CONFIG is not served: the server has a file of settings")
     return {}
 
 
 def _info(_session: Session, _words: list[bytes]) -> bytes:
-    """``INFO``: what clients ask it for."""
+    """``INFO``: the facts that clients ask for."""
     lines = (
         "# Server",
         f"redis_version:{_AS_REDIS}",

@@ -1,8 +1,8 @@
-"""tinyid's server (Didi): ids and segments of a ``bizType``, by query or form.
+"""tinyid's server (Didi): ids and segments of a ``bizType``, through query or form parameters.
 
-The ``token`` of a request is the secret of a bearer token, which allows the names of that
-``bizType``: ``ids`` for ids, ``segments`` for segments.  It is never logged here; a server that
-logs paths with their queries would do so, and a form keeps it out of them.
+The ``token`` of a request is the secret of a bearer token that is valid for the ``bizType`` as a
+name, with scope ``ids`` for ids and ``segments`` for segments.  It is never logged here, but a
+server in front may log paths with their queries; a form keeps the token out of those logs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BATCH_LIMIT: Final = 100_000
 """tinyid's ``batch.size.max``."""
 
 _LOADING_PERCENT: Final = 20
-"""After so much of a segment tinyid's client fetches the next one."""
+"""The percentage of a segment after which tinyid's client fetches the next one."""
 
 _TOLD: Final = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.TOO_MANY_REQUESTS}
 _TOKEN_ERROR: Final = 5
@@ -61,8 +61,8 @@ def routes(
 
     Args:
         service: the server.
-        public: whether every ``token`` is accepted, and none is needed.
-        prefix: before ``/tinyid/id/``.
+        public: whether any ``token`` is accepted, and none is needed.
+        prefix: the part of the path before ``/tinyid/id/``.
         cap_batches: whether a batch of more than 100,000 is answered with 100,000 ids, as tinyid
             does, instead of being refused.
     """
@@ -78,10 +78,10 @@ def routes(
 
 
 class _ByName:
-    """All routes as one: an application tries its routes one after the other.
+    """All routes as one route, because an application tries its routes one after the other.
 
     Attributes:
-        endpoints: by the last part of the path.
+        endpoints: the endpoints by the last part of their paths.
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -96,7 +96,7 @@ class _ByName:
 
 
 class _TokenError(Problem):
-    """The token does not allow that for this ``bizType``."""
+    """The token does not allow this for the ``bizType``."""
 
     def __init__(self) -> None:
         super().__init__(200, "no-access", _TOKEN_MESSAGE)
@@ -120,9 +120,10 @@ def _failed_simply(_scope: Scope, error: Problem | CosIdError) -> HttpAnswer:
 
 
 def _ended(answer: HttpAnswer, error: Problem | CosIdError) -> HttpAnswer:
-    """Return an answer with its status where that says what the client has to do next.
+    """Return an answer with its status where the status tells the client what to do next.
 
-    After a body that was not read no request follows; over its quota it waits.
+    After a body that was not read, no further request may follow; over its quota, the client must
+    wait.
     """
     if isinstance(error, Problem) and error.status in _TOLD:
         return answer._replace(status=error.status, headers=error.headers)
@@ -130,7 +131,7 @@ def _ended(answer: HttpAnswer, error: Problem | CosIdError) -> HttpAnswer:
 
 
 class _Tinyid:
-    """What tinyid's controller does."""
+    """The operations of tinyid's controller."""
 
     def __init__(self, service: Service, *, public: bool, cap_batches: bool) -> None:
         self._service, self._public, self._caps = service, public, cap_batches
@@ -140,11 +141,11 @@ class _Tinyid:
         return await self._ids(scope, receive, '{{"data":[{}],"code":200,"message":""}}', JSON)
 
     async def ids_as_text(self, scope: Scope, receive: Receive) -> HttpAnswer:
-        """``nextIdSimple``: ids between commas."""
+        """``nextIdSimple``: ids separated by commas."""
         return await self._ids(scope, receive, "{}", TEXT)
 
     async def segment(self, scope: Scope, receive: Receive) -> HttpAnswer:
-        """``nextSegmentId``: a segment by its fields."""
+        """``nextSegmentId``: the fields of a segment."""
         max_id, loading_id, current_id, delta, remainder = await self._next(scope, receive)
         return _response(
             {
@@ -157,7 +158,7 @@ class _Tinyid:
         )
 
     async def segment_as_text(self, scope: Scope, receive: Receive) -> HttpAnswer:
-        """``nextSegmentIdSimple``: the fields between commas, in another order."""
+        """``nextSegmentIdSimple``: the fields separated by commas, in another order."""
         max_id, loading_id, current_id, *rest = await self._next(scope, receive)
         return HttpAnswer(
             ",".join(map(str, (current_id, loading_id, max_id, *rest))).encode(), TEXT
@@ -166,7 +167,7 @@ class _Tinyid:
     async def _ids(
         self, scope: Scope, receive: Receive, form_of_ids: str, content_type: bytes
     ) -> HttpAnswer:
-        """Take ids, and write them between commas."""
+        """Take ids, and return them separated by commas."""
         form = await self._form(scope, receive)
         access = self._access(form, TokenScope.IDS)
         generator = await self._generator(form)
@@ -176,7 +177,7 @@ class _Tinyid:
         if self._caps:
             count = min(count, at_most)
         if not 1 <= count <= at_most:
-            raise InvalidArgumentError("batchSize", count, expected=f"from 1 to {at_most}")
+            raise InvalidArgumentError("batchSize", count, f"must be from 1 to {at_most}")
         if count > 1:
             check_many(scope, access)
         self._service.quotas.charge(access, form["bizType"], count)
@@ -206,7 +207,7 @@ class _Tinyid:
         return await form_of(scope, receive, self._service.limits.body)
 
     def _access(self, form: dict[str, str], wanted: TokenScope) -> Access:
-        """Return what the sender may do; raise if its token does not allow that."""
+        """Return what the sender may do; raise if its token does not allow this."""
         service, name = self._service, form.get("bizType", "")
         if self._public:
             service.check(EVERYTHING, wanted, name)

@@ -1,8 +1,8 @@
 """Counters and machine ids on etcd.
 
-Requires the ``etcd`` extra.  The keys are named like CosId's on other stores, and never expire:
-``/cosid/<namespace>.<name>`` holds the last max id handed out, as decimal text, and the keys
-beneath ``/cosid/machine/<namespace>/`` hold the machine ids, as JSON.
+Requires the ``etcd`` extra.  The keys are named like CosId's keys on other stores, and never
+expire: ``/cosid/<namespace>.<name>`` holds the last max id granted, as decimal text, and the keys
+under ``/cosid/machine/<namespace>/`` hold the machine ids, as JSON.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ __all__ = ("EtcdStore",)
 class EtcdStore(BackendStore[EtcdBackend]):
     """Many counters and machine ids on one cluster.
 
-    CosId has no store on etcd: the keys are aiocosid's own, named like CosId's on other stores.
-    Runs on asyncio.  It needs no schema: a counter is created at its first use, and never expires.
+    CosId has no etcd store: the keys are aiocosid's own, named like CosId's on other stores.  Runs
+    on asyncio.  It needs no schema: a counter is created at its first use and never expires.
 
-    One transaction reserves a range: it writes only if the counter has the value that was read, and
-    otherwise reads it again.  If the reply is lost, the range is lost too.
+    One transaction reserves a range: it writes only if the counter still has the value that was
+    read; otherwise the value is read again.  If the reply is lost, the range is lost too.
 
-    The driver's grpc does not survive a fork.  A process that was forked while its parent had a
-    connection to etcd gets `ForkedError` from every call: fork before the first call, close
-    everything before, or spawn.
+    The driver's grpc does not survive a fork.  In a process that was forked while its parent had a
+    connection to etcd, every call raises `ForkedError`.  Fork before the first call, close
+    everything before the fork, or spawn the process instead.
     """
 
     __slots__ = ()
 
     def __init__(self, client: EtcdClient, *, prefix: str = ETCD.default_path) -> None:
-        """Use your own client, which is never closed here; nothing is sent yet.
+        """Use your own client, which the store never closes; nothing is sent yet.
 
         Args:
-            client: your own ``aetcd.Client``, connected or not.  It uses only one member of a
-                cluster, no TLS, and logs in once, although a login expires; a URL has none of these
-                limits.
+            client: your own ``aetcd.Client``, connected or not.  Such a client uses only one member
+                of a cluster and no TLS, and logs in once, although a login expires; a URL has none
+                of these limits.
             prefix: the prefix of all keys.
 
         Raises:
-            InvalidArgumentError: an argument is outside its range, or the client is of another
-                kind.
+            InvalidArgumentError: an argument is outside its range, or ``client`` is not an
+                ``aetcd.Client``.
         """
         check_text("prefix", prefix)
         if not (shorter := prefix.rstrip("/")):
-            raise InvalidArgumentError("prefix", prefix, expected="more than '/'")
+            raise InvalidArgumentError("prefix", prefix, "must be more than '/'")
         self._backend = EtcdBackend(EtcdLink.by_client(client), shorter)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Use connections of its own, opened on first use and again after `aclose`.
+        """Use its own connections, opened on first use and again after `aclose`.
 
         Args:
             url: ``etcd://[user:password@]host[:port][,host[:port]...][/prefix]``, with all members

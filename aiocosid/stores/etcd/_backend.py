@@ -30,16 +30,16 @@ INTEGER: Final = re.compile(rb"0|[1-9][0-9]{0,18}")
 
 
 class EtcdBackend(Backend):
-    """One cluster.  Every change is a transaction that compares what was read.
+    """One cluster.  Every change is a transaction that compares the values that were read.
 
-    etcd has no clock to read, but it counts down leases, by the monotonic clock of its leader: they
-    are the store's clock here.  An owner's renewal is a key on a lease as long as its *own* safe
+    etcd has no readable clock, but it counts down leases on its leader's monotonic clock, so leases
+    serve as the store's clock.  An owner's renewal is a key on a lease as long as its *own* safe
     guard; an owner without such a key has expired.  A quarantine is a key on a lease, and ends with
-    it.  When another member becomes the leader, all leases start again: none is ever shorter than
-    it should be.
+    the lease.  When another member becomes the leader, all leases start again, so no lease is ever
+    shorter than it should be.
 
-    A cluster that lost data is detected by its id, its raft term and its revision, of which the
-    last two never fall on a sound one: the cells contain the first two, and each object remembers
+    A cluster that lost data is detected by its id, raft term and revision.  Term and revision never
+    fall on a cluster that lost nothing.  The cells contain id and term, and each object remembers
     the highest revision that it has seen.
     """
 
@@ -54,8 +54,8 @@ class EtcdBackend(Backend):
     def __init__(self, link: EtcdLink, prefix: str) -> None:
         super().__init__(STORE, link, name=link.name)
         self._root = prefix
-        self._known: dict[str, bytes] = {}  # counters as this object wrote them last
-        # By namespace: cluster, marker id, revision.
+        self._known: dict[str, bytes] = {}  # the counters' values as this object last wrote them
+        # Cluster, marker id and revision of each namespace.
         self._reached: dict[str, tuple[str, str, int]] = {}
         self._spares: dict[int, int] = {}  # unused leases, by their length in milliseconds
 
@@ -67,7 +67,7 @@ class EtcdBackend(Backend):
 
     async def add(self, name: str, by: int, *, first: int | None) -> int:
         choose = partial(after_add, by=by, first=first, store=STORE, name=name)
-        # The remembered value may be old: then the transaction fails.  It is used once.
+        # The remembered value may be old; then the transaction fails.  It is used only once.
         return await self._change(name, choose, self._known, is_marked=True)
 
     async def raise_to(self, name: str, above: int, *, create: bool) -> Counter | None:
@@ -88,8 +88,8 @@ class EtcdBackend(Backend):
         Args:
             name: the counter's name.
             choose: returns the value to write.
-            known: the values that may be tried without a read.
-            is_marked: whether a missing counter is created only beside the store's marker.
+            known: the values that may be tried without reading first.
+            is_marked: whether a missing counter is created only if the store has its marker.
         """
         key, marker = self._key(name), self._key("machine/store/marker")
 
@@ -124,7 +124,7 @@ class EtcdBackend(Backend):
         root = self._key("")
         _, found = await self.link.call(lambda member: member.read(prefix=root + prefix))
         values = ((_text(each.key).removeprefix(root), _integer(each.value)) for each in found)
-        # No other key of aiocosid has a dot.
+        # Only counters' keys have a dot.
         return counters_of((each for each in values if "." in each[0]), prefix)
 
     def _key(self, name: str) -> str:
@@ -152,12 +152,12 @@ class EtcdBackend(Backend):
         if need.is_complete and need.sample:
             return await _sample(member, places, replace(need, is_complete=False))
         prefix, further, counted = "", 0, -1
-        if need.is_complete:  # the count is read first, so it is never above the ids that are read
+        if need.is_complete:  # read the count first, so it never exceeds the ids read
             prefix = places.root
             reply = await member.read_ranges(span(places.further, is_prefix=True, count_only=True))
             further = reply.responses[0].response_range.count
         header, found = await member.read(*places.needed(need), prefix=prefix)
-        if need.namespaces:  # after their number, so it is never above those that are counted
+        if need.namespaces:  # after the count, so the count never exceeds them
             reply = await member.read_ranges(span(places.counts, is_prefix=True, count_only=True))
             counted = reply.responses[0].response_range.count
         snapshot = places.read(header, found, need, further, counted=counted)
@@ -195,10 +195,10 @@ def _value(found: Sequence[Message]) -> bytes | None:
 
 
 def _sound(key: str, value: bytes | None) -> int | None:
-    """Return the number of a counter's value; None for none.
+    """Return the number of a counter's value; None for a missing value.
 
     Raises:
-        CorruptCounterError: it is none that is written here.
+        CorruptCounterError: the value has a form that this store never writes.
     """
     found = None if value is None else _integer(value)
     if value is not None and found is None:
@@ -207,8 +207,8 @@ def _sound(key: str, value: bytes | None) -> int | None:
 
 
 def _integer(value: bytes) -> int | None:
-    """Return a number in the form that is written here, 0 to 2^63-1; None for anything else."""
-    # int() would accept spaces, underscores, signs and any length as well.
+    """Return a number of 0 to 2^63-1 in the form that this store writes; None for anything else."""
+    # int() would also accept spaces, underscores, signs and any length.
     number = int(value) if INTEGER.fullmatch(value) else None
     return number if number is not None and number <= MAX_ID else None
 
@@ -219,7 +219,7 @@ def _reached(snapshot: Snapshot) -> tuple[str, str, int]:
 
 
 async def _sample(member: Member, places: EtcdPlaces, need: ReadRequest) -> Snapshot:
-    """Read the caller's own machine id, and some that were given back or are new."""
+    """Read the caller's own machine id, and some that were released or are new."""
     descending = {"sort_order": "DESCEND", "limit": 1, "keys_only": True}
     reply = await member.read_ranges(
         *(span(key) for key in places.needed(need)),
@@ -243,7 +243,7 @@ async def _sample(member: Member, places: EtcdPlaces, need: ReadRequest) -> Snap
 
 
 async def _tell_time(member: Member, snapshot: Snapshot) -> None:
-    """Derive the store's clock from the lease of the running quarantine."""
+    """Derive the store's time from the lease of the running quarantine."""
     lease, space = snapshot.raw.quarantine, snapshot.space
     if space is None or not space.quarantine:
         return
@@ -252,39 +252,41 @@ async def _tell_time(member: Member, snapshot: Snapshot) -> None:
     if seconds >= 0:
         snapshot.now_ms = max(0, int(length_ms) - (seconds + 1) * 1000)
     elif lease is None or (lease and length_ms < inf):
-        snapshot.now_ms = ENDLESS_MS  # it is over, at an unknown time
+        snapshot.now_ms = ENDLESS_MS  # the quarantine has ended, at an unknown time
 
 
 ALIVE: Final = MAX_MS
-"""The time of an owner's last renewal: etcd shows only whether its lease has ended."""
+"""The time of an owner's last renewal: etcd only shows whether the owner's lease has ended."""
 LONGEST_LEASE: Final = 9_000_000_000
-"""Seconds; etcd's own limit.  A longer lease is replaced by a key that never expires."""
+"""etcd's limit in seconds.  A longer lease is replaced by a key that never expires."""
 MOST_SEATS: Final = 40
-"""Slots that are compared one by one: etcd allows 128 comparisons or changes in one transaction."""
+"""How many slots are compared individually: etcd allows 128 comparisons or changes in a
+transaction.
+"""
 
 
 class EtcdSnapshot(Snapshot):
-    """Identifies the cluster by its id and its raft term, which never falls on a sound one."""
+    """Identifies the cluster by its id and its raft term, which only falls if it was restored."""
 
     __slots__ = ()
 
     def knows(self, identity: str) -> bool:
-        """Return whether a stored identity is this cluster's, and it was not restored since."""
+        """Return whether a stored identity is this cluster's, which has not been restored since."""
         noted, cluster = identity.partition(" "), self.identity.partition(" ")
         is_later = noted[2].isdecimal() and int(noted[2]) <= int(cluster[2])
         return noted[0] == cluster[0] and is_later and not self.is_doubtful
 
 
 class EtcdPlaces(Places):
-    """The keys of one namespace, beneath ``<prefix>/machine/``.
+    """The keys of one namespace, under ``<prefix>/machine/``.
 
-    The namespace is written without a dot, so no counter has such a key.
+    The namespace is written without a dot, so no counter can have such a key.
 
     Attributes:
         quarantine: a key that exists while a quarantine runs.
         lives: the prefix of the keys on the owners' leases.
-        free: the prefix of the keys of machine ids that were given back.
-        further: the prefix of the keys of machine ids that were added to the count.
+        free: the prefix of the keys of machine ids that were released.
+        further: the prefix of the keys that count machine ids on top of the stored count.
     """
 
     kind = EtcdSnapshot
@@ -297,21 +299,21 @@ class EtcdPlaces(Places):
         self.further = f"{prefix}/machine/store/further/{quoted(namespace)}/"
 
     def alive(self, machine_id: int) -> str:
-        """Return the key on its owner's lease."""
+        """Return the key on the lease of a machine id's owner."""
         return f"{self.lives}{machine_id:08d}"
 
     def freed(self, machine_id: int) -> str:
-        """Return the key that marks it as given back."""
+        """Return the key that marks a machine id as released."""
         return f"{self.free}{machine_id:08d}"
 
     def needed(self, need: ReadRequest) -> list[str]:
-        """Return the keys to read, in addition to all below `root` where those are needed."""
+        """Return the keys to read, in addition to all keys below `root` if those are needed."""
         more = [] if need.is_complete else [self.quarantine]
         more += [self.alive(need.machine_id)] if need.machine_id is not None else []
         return [*super().needed(need), *more]
 
     def counted(self, machine_id: int) -> str:
-        """Return the key that counts it."""
+        """Return the key that counts a machine id."""
         return f"{self.further}{machine_id:08d}"
 
     def read(
@@ -327,10 +329,10 @@ class EtcdPlaces(Places):
 
         Args:
             header: the reply's header.
-            found: the keys that were found.
-            need: what had to be read.
-            further: how many keys there are that begin with `further`.
-            counted: how many namespaces have a count; -1 if that was not read.
+            found: the keys that exist, with their values.
+            need: what was requested.
+            further: how many keys begin with `further`.
+            counted: how many namespaces have a count; -1 if the number was not read.
 
         Raises:
             CorruptMachineStateError: a cell is damaged.
@@ -360,14 +362,15 @@ class EtcdPlaces(Places):
 
 @dataclass(slots=True)
 class EtcdRaw:
-    """What a commit compares.
+    """The values that a commit compares.
 
     Attributes:
         places: the keys of the cells.
         revision: the cluster's revision when they were last read or written.
         cells: the values of the cells.
-        lives: by machine id the lease of an owner that has not expired, 0 for one without end.
-        quarantine: the lease of the quarantine's key, 0 for one without end; None if it is gone.
+        lives: the leases of owners that have not expired, by machine id; 0 for a lease without end.
+        quarantine: the lease of the quarantine's key; 0 for a lease without end, None if there is
+            no key.
     """
 
     places: EtcdPlaces
@@ -403,7 +406,7 @@ class EtcdCommit:
         self._counting = self._count()
 
     def _note_term(self) -> None:
-        """Store the cluster's raft term: a lower one later means that it was restored."""
+        """Store the cluster's raft term; a lower term seen later means that it was restored."""
         snapshot, changes = self._snapshot, self._changes
         for name in ("marker", "space"):
             cell: Marker | NamespaceRecord | None = getattr(changes, name) or getattr(
@@ -416,7 +419,8 @@ class EtcdCommit:
     def _bound_seats(self) -> list[Message]:
         """Leave out machine ids that are written only to be compared, if there are too many.
 
-        A process that takes one meanwhile is detected all the same; a later one by the space.
+        A process that takes one of them meanwhile is still detected; one that takes it later is
+        detected by the namespace's record.
         """
         before, slots = self._snapshot.slots, self._changes.slots
         if len(slots) <= MOST_SEATS:
@@ -429,7 +433,7 @@ class EtcdCommit:
         return [unwritten(self._places.slots, self._raw.revision)]
 
     def _count(self) -> list[Message]:
-        """Return the operations on the count: each further machine id has a key of its own."""
+        """Return the operations on the count: each further machine id has its own key."""
         places, changes = self._places, self._changes
         if changes.count is None:
             return []
@@ -448,7 +452,7 @@ class EtcdCommit:
         ops += await self._quarantine(member)
         reply = await self._sign(member, compares, ops)
         header, cluster = reply.header, self._snapshot.identity.partition(" ")[0]
-        # Only values are compared: they may be the same on a cluster that was restored.
+        # The transaction compares only values, which may be the same on a restored cluster.
         is_behind = f"{header.cluster_id:x}" != cluster or header.revision <= raw.revision
         if not reply.succeeded or is_behind:
             return False
@@ -459,7 +463,7 @@ class EtcdCommit:
         return True
 
     def _mark_free(self) -> list[Message]:
-        """Return the operations on the keys that mark ids as held or given back."""
+        """Return the operations on the keys that mark ids as held or released."""
         ops: list[Message] = []
         for number, slot in self._changes.slots.items():
             before = self._snapshot.slots.get(number, MachineSlot())
@@ -472,7 +476,7 @@ class EtcdCommit:
         return ops
 
     async def _quarantine(self, member: Member) -> list[Message]:
-        """Return the operations on the quarantine's key, if one begins or ends."""
+        """Return the operations on the quarantine's key, if a quarantine begins or ends."""
         key, space = self._places.quarantine, self._changes.space
         before = self._snapshot.space or NamespaceRecord()
         runs = before.quarantine, before.guard_ms
@@ -484,7 +488,7 @@ class EtcdCommit:
         return [put(key, space.quarantine.encode(), await _grant_lease(member, left_ms))]
 
     async def _sign(self, member: Member, compares: list[Message], ops: list[Message]) -> Message:
-        """Write; a renewal extends the owner's lease in the same round trip where possible."""
+        """Write; where possible, a renewal extends the owner's lease in the same round trip."""
         number, guard_ms = self._changes.signed, self._changes.guard_ms
         if number is None:
             return await member.write(compares, ops)
@@ -495,7 +499,7 @@ class EtcdCommit:
             reply, seconds = await member.write_and_keep(compares, signed, lease)
             if reply is not None and (not reply.succeeded or seconds * 1000 >= guard_ms):
                 return self._settle(reply, number, lease)
-            if reply is not None:  # it has ended since, or was granted for less
+            if reply is not None:  # the lease has ended since, or is too short
                 slot = self._places.slot(number)
                 compares, ops = [unchanged(slot, self._cells[slot])], []
         lease = await _grant_lease(member, guard_ms)
@@ -512,12 +516,12 @@ class EtcdCommit:
 
 
 def _grant(of: Snapshot | Changes, changes: Changes) -> tuple[str, str] | None:
-    """Return the holder of the machine id that is renewed, and its token."""
+    """Return the holder of the machine id that is renewed, and the lease's token."""
     slot = of.slots.get(-1 if changes.signed is None else changes.signed)
     return (slot.record.instance, slot.record.token) if slot is not None and slot.record else None
 
 
 async def _grant_lease(member: Member, duration_ms: float) -> int:
-    """Return a new lease of at least that length, in whole seconds; 0 for one without end."""
+    """Return a new lease of at least that length, in whole seconds; 0 for a lease without end."""
     is_endless = duration_ms > LONGEST_LEASE * 1000
     return 0 if is_endless else await member.grant(ceil(duration_ms / 1000))

@@ -1,4 +1,4 @@
-"""The connections to a cluster, through aetcd on grpc: which member to ask, and how long.
+"""The connections to a cluster, through aetcd on grpc: which member to ask, and how long to wait.
 
 The driver's message classes are created at import, so they have no types.
 """
@@ -57,25 +57,25 @@ if TYPE_CHECKING:
 __all__ = ("EtcdLink",)
 
 Message: TypeAlias = Any
-"""An object of the driver's: a request or a reply, a channel, a client."""
+"""A driver object: a request or reply, a channel, or a client."""
 
 STORE: Final = "etcd"
 
 _OUTAGES: Final = {
     *("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "ABORTED", "RESOURCE_EXHAUSTED"),
-    "OUT_OF_RANGE",  # compacted between two pages of a listing
-    *("UNKNOWN", "INTERNAL"),  # errors without a code of etcd's, as "context deadline exceeded"
+    "OUT_OF_RANGE",  # the listing was compacted between two pages
+    *("UNKNOWN", "INTERNAL"),  # errors without an etcd code, e.g. "context deadline exceeded"
 }
 _REFUSALS: Final = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
 _OF_LOGIN: Final = ("user name is empty", "authentication")
 _UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 
-LARGEST: Final = 64 << 20  # bytes of a reply
+LARGEST: Final = 64 << 20  # maximum bytes of a reply
 
 _OPTIONS: Final = (
-    # A connection of its own: otherwise a new channel would reuse a broken one.
+    # Each channel has its own connection; otherwise a new channel would reuse a broken one.
     ("grpc.use_local_subchannel_pool", 1),
-    # The driver's own limit would delay a new attempt after an outage by up to 120 s.
+    # The driver's default would delay reconnecting after an outage by up to 120 s.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -85,9 +85,9 @@ _OPTIONS: Final = (
 
 
 class _Channels:
-    """The open channels: they need grpc's threads, and a forked child has no threads.
+    """The open channels.  They need grpc's threads, which do not exist in a forked child.
 
-    A child that calls grpc nevertheless hangs or crashes, even on new channels.
+    A child that still calls grpc hangs or crashes, even on new channels.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def ensure_unforked() -> None:
     """Raise in a child that was forked while the parent had a connection.
 
     Raises:
-        ForkedError: the driver does not work in it.
+        ForkedError: the driver does not work in this child.
     """
     if _channels.is_broken:
         remedy = (
@@ -120,7 +120,7 @@ def ensure_unforked() -> None:
 def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
     """Read the files that a URL names; return a function that opens a channel to one member.
 
-    The function sends nothing, and needs a running loop.
+    The returned function sends nothing, and needs a running loop.
     """
     make = grpc.aio.insecure_channel
     if url.tls:
@@ -138,7 +138,7 @@ def channel_opener(url: StoreUrl) -> Callable[[int], Message]:
 
 
 def note_channel(channel: Message) -> None:
-    """Track a channel while it exists: a process that is forked until then cannot use grpc."""
+    """Track a channel while it exists: a process that is forked in that time cannot use grpc."""
     _channels.open.add(channel)
 
 
@@ -156,7 +156,7 @@ def as_store_error(place: str = "") -> AbstractContextManager[None]:
 
 
 def _meaning(exc: BaseException) -> StoreError | None:
-    is_clients = isinstance(exc, exceptions.ClientError)  # raised by a user's client that connects
+    is_clients = isinstance(exc, exceptions.ClientError)  # raised while a user's client connects
     call = exc.__cause__ if is_clients else exc
     if isinstance(call, grpc.aio.AioRpcError):
         return _of_call(call)
@@ -187,7 +187,7 @@ def has_bad_token(exc: Message) -> bool:
 
 
 PAGE: Final = 1000  # maximum number of keys in a reply
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.1  # seconds, after a conflict over a key
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0005, 0.1  # seconds to wait after a conflict over a key
 
 
 class Stubs(NamedTuple):
@@ -207,16 +207,16 @@ class Member:
     __slots__ = ("_channel", "_conflicts", "_kv", "_lease", "_metadata", "_until")
 
     def __init__(self, stubs: Stubs, metadata: Sequence[tuple[str, str]], until: float) -> None:
-        """Ask on a channel.
+        """Send requests on a channel.
 
         Args:
             stubs: the driver's stubs on that channel.
             metadata: the login's metadata.
-            until: the deadline, by the monotonic clock.
+            until: the deadline on the monotonic clock.
         """
         self._channel, self._kv, self._lease = stubs
-        # A member that is partitioned from the others then refuses at once, instead of not
-        # answering.
+        # With this header, a member that is partitioned from the others refuses at once instead of
+        # not answering.
         self._metadata = (*metadata, ("hasleader", "true"))
         self._until = until
         self._conflicts = 0
@@ -228,7 +228,7 @@ class Member:
     async def read(
         self, *keys: str, prefix: str = "", keys_only: bool = False
     ) -> tuple[Message, list[Message]]:
-        """Read some keys, and all with a prefix, at one moment.
+        """Read some keys, and all keys with a prefix, at one moment.
 
         Returns:
             The reply's header, and the keys that exist.
@@ -250,7 +250,7 @@ class Member:
     ) -> Message:
         """Write if all comparisons hold, else read a key; the reply's ``succeeded`` says which.
 
-        If it is sent again, the comparisons do not hold any more.
+        If the request is sent twice, the comparisons fail the second time.
         """
         looks = [rpc.RequestOp(request_range=span(else_read))] if else_read else ()
         request = rpc.TxnRequest(compare=compares, success=changes, failure=looks)
@@ -259,11 +259,11 @@ class Member:
     async def write_and_keep(
         self, compares: Sequence[Message], changes: Sequence[Message], lease: int
     ) -> tuple[Message, int]:
-        """Do the same, and extend a lease without a further round trip.
+        """Do the same as `write`, and extend a lease in the same round trip.
 
         Returns:
             The reply, or None if the lease had ended and nothing was written; and the lease's
-            length in seconds, 0 if it has ended since.
+            length in seconds, 0 if the lease has ended since.
         """
         request = rpc.LeaseKeepAliveRequest(ID=lease)
         beat = self._lease.LeaseKeepAlive(
@@ -281,12 +281,12 @@ class Member:
         return reply, 0 if kept is grpc.aio.EOF else int(kept.TTL)
 
     async def grant(self, seconds: int) -> int:
-        """Return a new lease of at least so many seconds; if it is unused, it expires."""
+        """Return a new lease of at least so many seconds; it expires if it is not used."""
         reply = await self._call(self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=seconds))
         return int(reply.ID)
 
     async def remaining(self, lease: int) -> int:
-        """Return the whole seconds that a lease has left, -1 if it has ended."""
+        """Return the whole seconds that a lease has left; -1 if it has ended."""
         request = rpc.LeaseTimeToLiveRequest(ID=lease)
         return int((await self._call(self._lease.LeaseTimeToLive, request)).TTL)
 
@@ -332,7 +332,7 @@ def unchanged(key: str, value: bytes | None) -> Message:
 
 
 def existing(key: str) -> Message:
-    """Return a comparison: the key is there, whatever its value."""
+    """Return a comparison: the key exists, whatever its value."""
     return rpc.Compare(
         key=key.encode(), target=rpc.Compare.MOD, result=rpc.Compare.GREATER, mod_revision=0
     )
@@ -350,12 +350,12 @@ def unwritten(prefix: str, revision: int) -> Message:
 
 
 def put(key: str, value: bytes, lease: int = 0) -> Message:
-    """Return an operation: write a key; on a lease that removes it when it ends, if not 0."""
+    """Return an operation: write a key; if ``lease`` is not 0, the key is removed when it ends."""
     return rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=value, lease=lease))
 
 
 def remove(key: str, *, is_prefix: bool = False) -> Message:
-    """Return an operation: remove a key, or all with that prefix."""
+    """Return an operation: remove a key, or all keys with that prefix."""
     end = _span_end(key) if is_prefix else b""
     deletion = rpc.DeleteRangeRequest(key=key.encode(), range_end=end)
     return rpc.RequestOp(request_delete_range=deletion)
@@ -393,13 +393,13 @@ class _Client:
 
 
 class _Session:
-    """Channels to all members on one loop, and the login there."""
+    """Channels to all members on one loop, and the login for them."""
 
     def __init__(self, url: StoreUrl, open_channel: Callable[[int], Message]) -> None:
         self._url = url
         self._open_channel = open_channel
         self._stubs: dict[int, Stubs] = {}  # by the member's index in the URL
-        self._next = 0  # the index of the member to ask
+        self._next = 0  # the index of the member to ask next
         self._metadata: tuple[tuple[str, str], ...] | None = None
         self._is_closed = False
 
@@ -430,7 +430,7 @@ class _Session:
             except grpc.aio.AioRpcError as exc:
                 if not (had_login and has_bad_token(exc)):
                     raise
-                self._metadata = None  # it has expired: log in again
+                self._metadata = None  # the login has expired: log in again
 
     async def _login(self, channel: Message, until: float) -> tuple[tuple[str, str], ...]:
         if self._url.login is None:
@@ -446,17 +446,17 @@ class _Session:
         code = exc.code()
         if code not in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
             return False
-        if self._next == place:  # otherwise another call has switched already
+        if self._next == place:  # otherwise another call has already switched
             self._next = (place + 1) % len(self._url.hosts)
         is_silent = code is grpc.StatusCode.DEADLINE_EXCEEDED
         if is_silent and self._stubs.get(place) is stubs:
-            # The connection may be broken without an error.  The channel closes itself after the
-            # last call on it.
+            # The connection may be broken without an error.  The channel closes itself after its
+            # last call.
             del self._stubs[place]
         return True
 
     async def aclose(self) -> None:
-        """End calls under way, and close the channels."""
+        """End running calls, and close the channels."""
         self._is_closed = True
         opened, self._stubs = self._stubs, {}
         for stubs in opened.values():
@@ -466,7 +466,7 @@ class _Session:
 async def _heard(call: Awaitable[T]) -> T:
     """Await the driver, which raises its own CancelledError when it is cancelled.
 
-    A cancel scope of anyio recognises only the error that it has thrown in; so throw that one
+    An anyio cancel scope recognises only the error that it raised itself, so that error is raised
     again.
     """
     try:
@@ -492,18 +492,18 @@ class EtcdLink(Link[Any]):
 
     @classmethod
     def by_client(cls, client: Message) -> EtcdLink:
-        """Return one on the user's client, which is never closed here, nor used after a fork.
+        """Return a link on the user's client, which is never closed, and never used after a fork.
 
         Raises:
-            InvalidArgumentError: it is a client of another kind.
+            InvalidArgumentError: ``client`` is not an ``aetcd.Client``.
         """
         if not (callable(getattr(client, "connect", None)) and hasattr(client, "leasestub")):
-            raise InvalidArgumentError("client", type(client), expected="an aetcd.Client")  # pyright: ignore[reportUnknownArgumentType]
+            raise InvalidArgumentError("client", type(client), "must be an aetcd.Client")  # pyright: ignore[reportUnknownArgumentType]
         return cls("on a client", BorrowedConnection("the etcd client", _Client(client)))
 
     @classmethod
     def by_url(cls, url: StoreUrl) -> EtcdLink:
-        """Return one on channels of its own: opened on first use, and again after closing."""
+        """Return a link on its own channels, opened on first use and again after closing."""
         opener = channel_opener(url)
 
         async def connect() -> _Session:
@@ -515,20 +515,20 @@ class EtcdLink(Link[Any]):
         return cls(str(url), connection)
 
     async def call(self, ask: Callable[[Member], Awaitable[T]], *, key: str = "") -> T:
-        """Ask a member, and another one if it cannot be reached.
+        """Send requests to a member, or to another one if it cannot be reached.
 
-        ``ask`` may have taken effect on a member that did not answer, and is called again; so it
-        has to be safe to repeat.
+        ``ask`` may have taken effect on a member that did not answer, and is then called again, so
+        it must be safe to repeat.
 
         Args:
-            ask: the calls to make on a member.
+            ask: makes the calls on a member.
             key: the key that ``ask`` changes; calls of this link with the same key run one after
-                another.  Empty: it waits for no other call.
+                another.  If it is empty, the call does not wait for others.
 
         Raises:
             StoreUnavailableError: no member answers in time.
-            ForkedError: the connections are the parent's.
-            WrongLoopError: they are in use on another event loop.
+            ForkedError: the connections belong to the parent process.
+            WrongLoopError: the connections are in use on another event loop.
             UnsupportedRuntimeError: the loop is not asyncio's.
             StoreError: the cluster refuses.
         """
@@ -543,7 +543,7 @@ class EtcdLink(Link[Any]):
 
     def _ensure_own(self) -> None:
         self._connection.ensure_usable()
-        ensure_unforked()  # neither own channels nor a client of the child work then
+        ensure_unforked()  # neither own channels nor the child's clients work then
 
     async def aopen(self) -> None:
         """Get ready in this process and on this loop, or raise as `call` does."""

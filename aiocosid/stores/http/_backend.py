@@ -1,6 +1,6 @@
 """The backend on a CosId proxy, whose machine ids follow the proxy's own rules."""
 
-# ruff: noqa: ARG002 - the protocol has no place for what the contract has
+# ruff: noqa: ARG002 - the protocol cannot express all arguments of the contract
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ("HttpMachineIdDistributor",)
 
-MOST_BYTES: Final = 1 << 16  # of a body: CosId's own have a few dozen
+MOST_BYTES: Final = 1 << 16  # limit of a body; CosId's bodies have a few dozen
 
 
 def base_of(url: StoreUrl) -> str:
@@ -48,12 +48,12 @@ def base_of(url: StoreUrl) -> str:
 
 
 def session_on(client: httpx.AsyncClient, places: Sequence[str] = ("",)) -> HttpSession:
-    """Return the calls on a client; see `HttpSession`."""
+    """Return the session for calls on a client; see `HttpSession`."""
     return HttpSession(client, store=STORE, most_bytes=MOST_BYTES, places=places)
 
 
 async def connect(url: StoreUrl) -> HttpSession:
-    """Return the calls on a client of our own."""
+    """Return the session for calls on a new client."""
     places = [base_of(replace(url, hosts=(host,))) for host in url.hosts]
     return session_on(make_client(places[0], auth=url.login, verify=url.tls), places)
 
@@ -64,11 +64,11 @@ class UsersClient(BorrowedConnection[HttpSession]):
     __slots__ = ()
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.client = session_on(self.client.client)  # calls on the dead loop never end
+        self.client = session_on(self.client.client)  # calls on the closed loop never end
 
 
 class HttpBackend(Backend):
-    """Proxies of one store; inspecting or changing its data needs the store behind them."""
+    """Proxies of one store; to inspect or change its data, use the store behind them."""
 
     __slots__ = ()
 
@@ -82,9 +82,9 @@ class HttpBackend(Backend):
     async def ask(
         self, method: str, path: str, query: Mapping[str, str], *, codes: Sequence[str] = ()
     ) -> Answer:
-        """Send one request, once, and return its whole answer.
+        """Send one request once, and return its whole answer.
 
-        A cancelled request may go on; its answer is dropped.
+        A cancelled request may continue; its answer is dropped.
 
         Args:
             method: the HTTP method.
@@ -95,9 +95,9 @@ class HttpBackend(Backend):
         Raises:
             StoreUnavailableError: the proxy cannot be reached, does not answer, or fails; the
                 request may have taken effect.
-            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
-            StoreError: the proxy refuses, or the server is no CosId proxy.
-            ForkedError: the connections are the parent's.
+            StoreAuthenticationError: a gateway in front of the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is not a CosId proxy.
+            ForkedError: the connections belong to the parent process.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
         with translate_errors(_meaning, place=self.name):
@@ -107,13 +107,13 @@ class HttpBackend(Backend):
         return answer
 
     async def ask_server(self) -> ServerInfo:
-        """Send a request that changes nothing: whatever is answered, the proxy is there."""
+        """Send a request that changes nothing: any answer shows that the proxy is there."""
         with translate_errors(_meaning, place=self.name):
             await (await self.link.ready()).ask("GET", "/actuator/health")
         return ServerInfo(version="")
 
     async def create_schema(self, *, disposable: bool = False, after_loss: bool = False) -> bool:
-        return False  # there is nothing to create or to mark
+        return False  # there is nothing to create
 
     async def add(self, name: str, by: int, *, first: int | None) -> int:
         answer = await self.ask("PATCH", f"/segments{name}", {"step": str(by)})
@@ -142,8 +142,8 @@ def _no_way_to(do: str) -> UnsupportedByStoreError:
 
 
 def path_of(*parts: str) -> str:
-    """Return a path of parts with any characters; each stays one part."""
-    # Clients and gateways would resolve a part of dots alone as a relative path.
+    """Return a path of parts with any characters; each part stays a separate part."""
+    # Clients and gateways would resolve a part that consists of dots as a relative path.
     steps = {".": "%2E", "..": "%2E%2E"}
     return "".join(f"/{steps.get(part) or quote(part, safe='')}" for part in parts)
 
@@ -151,19 +151,20 @@ def path_of(*parts: str) -> str:
 class HttpCounter(CounterDistributor):
     """A counter behind a CosId proxy, which its Java clients may use at the same time.
 
-    A range is one ``PATCH /segments/{namespace}/{name}``, sent once: when its answer is lost, so is
-    the range.  Before the first one the counter is created by a ``POST``, as CosId's client does,
-    which changes nothing if it exists.
+    Each range is one ``PATCH /segments/{namespace}/{name}``, which is sent once: if the answer is
+    lost, the range is lost too.  Before the first range a ``POST`` creates the counter, as in
+    CosId's client; it changes nothing if the counter exists.
 
-    The proxy does not classify the errors of its store: `StoreUnavailableError` may be a refusal
-    for any reason.  A counter that is negative, or lower than the step, is `CorruptCounterError`.
+    The proxy does not classify the errors of its store, so `StoreUnavailableError` may mean a
+    refusal for any reason.  A counter that is negative, or lower than the step, raises
+    `CorruptCounterError`.
     """
 
     __slots__ = ("_is_created",)
 
     _backend: HttpBackend
 
-    def __init__(self, backend: HttpBackend, **described: Any) -> None:  # noqa: ANN401 - its own
+    def __init__(self, backend: HttpBackend, **described: Any) -> None:  # noqa: ANN401 - the class's own options
         """Describe a counter; see `CounterDistributor`."""
         super().__init__(backend, **described)
         self._is_created = False
@@ -179,8 +180,8 @@ class HttpCounter(CounterDistributor):
         try:
             max_id = await self._backend.add(path, step, first=None)
         except StoreError:
-            # A server before 3.2.1 forgets the counter's name at a restart; and if the server does
-            # not answer, a POST that goes first costs no range.
+            # A server before 3.2.1 forgets the counter's name at a restart, and if the server does
+            # not answer, sending a POST first costs no range.
             self._is_created = False
             raise
         if max_id < step:
@@ -211,8 +212,8 @@ class Answer:
     body: bytes
 
     @property
-    def value(self) -> Any:  # noqa: ANN401 - whatever came
-        """The parsed body; None if it is no JSON."""
+    def value(self) -> Any:  # noqa: ANN401 - any JSON
+        """The parsed body; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -225,7 +226,7 @@ class Answer:
         return found if isinstance(found, str) and self.status not in OK else ""
 
     def refusal(self) -> StoreError:
-        """Return the error for a refused call, of the class that fits the status."""
+        """Return the error for a refused call, with the class that fits the status."""
         said = [f"HTTP {self.status}, {self.code}" if self.code else f"HTTP {self.status}"]
         said += filter(None, [self._message()])
         if self.status in MOVED:
@@ -253,13 +254,13 @@ class Answer:
         return StoreError(STORE, reason, remedy="check that the URL leads to a CosId proxy")
 
 
-def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - what JSON holds
+def as_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
     """Return a JSON object; an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _meaning(exc: Exception) -> StoreError | None:
-    """Return our error for one of the driver's; None for any other."""
+    """Return the aiocosid error for a driver's error; None for any other."""
     if isinstance(exc, httpx.HTTPStatusError):  # raised by a hook of the user's client
         return Answer(exc.response.status_code, b"").refusal()
     remedy = "pass an httpx.AsyncClient with its authority in verify="
@@ -277,7 +278,7 @@ MOST_MS: Final = 2**63 - 1
 
 
 def iso_duration(seconds: float) -> str:
-    """Return a time of at least 0 s as Java's ``Duration`` writes it: ``PT5M`` for 300 s."""
+    """Return a duration of at least 0 s in Java's ``Duration`` format: ``PT5M`` for 300 s."""
     if isinf(seconds) or (ms := round(seconds * 1000)) >= MOST_MS:
         return FOREVER
     hours, left = divmod(ms, 3_600_000)
@@ -287,19 +288,19 @@ def iso_duration(seconds: float) -> str:
 
 
 class HttpMachineIdDistributor(CellMachineIdDistributor):
-    """The machine ids of one namespace, from a CosId proxy, by the proxy's own rules.
+    """The machine ids of one namespace on a CosId proxy, by the proxy's own rules.
 
     The protocol has an instance, its id and the server's time, and nothing else.  So only time
     protects an id, as between CosId's own processes:
 
-    * There are no fences: the clocks of all instances have to agree, and must not be set back
-      between one owner of an id and the next.  `aiocosid.snowflake.CachedSnowflakeId`, whose ids
-      are ahead of the clock, refuses such machine ids.
+    * There are no fences: the clocks of all instances must agree, and must not be set back between
+      one owner of an id and the next.  `aiocosid.snowflake.CachedSnowflakeId`, whose ids are ahead
+      of the clock, refuses such machine ids.
     * There are no tokens: two processes with the same ``instance_id`` get the same machine id
     without noticing, and a late release may free the next owner's id.  Leave ``instance_id`` out,
     or make sure that it is unique.
-    * The width is not stored: all instances of a namespace have to use the same ``bits``.
-    * A store behind the proxy that lost its machine ids hands them out again at once; aiocosid
+    * The width is not stored: all instances of a namespace must use the same ``bits``.
+    * If the store behind the proxy loses its machine ids, it grants them again at once; aiocosid
     cannot detect that.
     """
 
@@ -310,33 +311,35 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
     _backend: HttpBackend
 
     def _forget(self) -> None:
-        self._bits = 0  # of the last call that was handed an id
-        self._machine_id = -1  # by that call, unless it was given back
-        self._has_left = False  # the server was asked to release our instance's id
+        self._bits = 0  # the width in the last call that obtained an id
+        self._machine_id = -1  # the id that call obtained, unless it was released
+        self._has_left = False  # the server was asked to release this instance's id
 
     async def distribute(self, bits: int, *, now_ms: int, latest_ms: int) -> MachineGrant:
-        """Take a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
+        """Obtain a machine id; see `aiocosid.abc.MachineIdDistributor.distribute`.
 
-        The floor is the server's time, or the caller's if that is later: the time of a server that
-        is behind could lie within the former owner's ids.  The caller's times are not sent.
+        The floor is the server's time, or the caller's if that is later, because the time of a
+        server that is behind could lie within the former owner's ids.  The caller's times are not
+        sent.
 
         A renewal follows, because the server may answer from its cache, with an id that went to
         another instance long ago.  In that case a unique instance takes a new name.  Otherwise the
-        server is asked to release the id, and then for an id once more; but not for a stable
-        instance: on a release the server may overwrite the other instance's entry.
+        server is asked to release the id, and is then asked for an id once more.  This is not done
+        for a stable instance, because on a release the server may overwrite the other instance's
+        entry.
 
         Raises:
-            MachineIdOverflowError: all are held.
+            MachineIdOverflowError: all machine ids are held.
             InvalidArgumentError: ``bits`` is outside its range; nothing was sent.
             StoreUnavailableError: the proxy cannot be reached, does not answer, or fails.
-            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
-            StoreError: the proxy refuses, or the server is no CosId proxy; or until its restart it
-                keeps an id for this instance that another one may hold.
-            ForkedError: the connections are the parent's.
+            StoreAuthenticationError: a gateway in front of the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is not a CosId proxy; or the server keeps,
+                until its restart, an id for this instance that another instance may hold.
+            ForkedError: the connections belong to the parent process.
         """
         check_machine_bits(bits)
         if self._is_unique and self._has_left:
-            # A release may still be on its way, even if the call failed.
+            # A release may still be in transit, even if the call failed.
             self.instance_id, self._has_left = as_instance_id(None), False
         grant = await self._distribute(bits)
         if await self._is_lost():
@@ -348,7 +351,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
         return MachineGrant(grant.machine_id, max(grant.floor_ms, now_ms))
 
     async def _is_lost(self) -> bool:
-        """Renew; return whether the id that the server has for us is another instance's."""
+        """Renew; return whether the server's id for this instance belongs to another instance."""
         return (await self._ask("PATCH", UNKNOWN, LOST)).code == LOST
 
     async def _be_forgotten(self, grant: MachineGrant) -> None:
@@ -374,25 +377,25 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
     async def renew(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
         """Renew the id; see `aiocosid.abc.MachineIdDistributor.renew`.
 
-        The server's clock counts; neither time is sent.
+        Only the server's clock counts; neither time is sent.
 
         Raises:
             MachineIdLostError: the server says so, or was restarted and does not know the instance,
-                or the id is not the last one that this object got.
+                or the id is not the last one that this object obtained.
             StoreUnavailableError: the proxy cannot be reached, does not answer, or fails.
-            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
-            StoreError: the proxy refuses, or the server is no CosId proxy.
-            ForkedError: the connections are the parent's.
+            StoreAuthenticationError: a gateway in front of the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is not a CosId proxy.
+            ForkedError: the connections belong to the parent process.
         """
         if (await self._guard(machine_id)).code == UNKNOWN:
             reason = "the proxy has no id for this instance, as after its own restart"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
 
     async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:
-        """Renew an id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
+        """Renew the id of a valid lease; see `aiocosid.abc.MachineIdDistributor.reassert`.
 
-        A proxy that was restarted, or another node of it, does not know the instance: it is asked
-        for an id once more, and returns the instance's own.
+        A proxy that was restarted, or another node of it, does not know the instance.  It is asked
+        for an id once more, and returns the instance's own id.
 
         Raises:
             CosIdError: as for `renew`.
@@ -415,19 +418,19 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
         return answer
 
     async def release(self, machine_id: int, *, last_ms: int) -> None:
-        """Give the id back; see `aiocosid.abc.MachineIdDistributor.release`.
+        """Release the id; see `aiocosid.abc.MachineIdDistributor.release`.
 
-        The server releases whatever id the instance has, so nothing is sent unless this object got
-        exactly that id.  After an error it may be called again.
+        The server releases whatever id the instance has, so nothing is sent unless this object
+        obtained exactly that id.  After an error the call may be repeated.
 
-        A stable instance, which keeps its id, renews it a last time instead: on a release the
-        server may overwrite the entry although the id has gone to another instance.
+        A stable instance, which keeps its id, renews it one last time instead, because on a release
+        the server may overwrite the entry although the id has gone to another instance.
 
         Raises:
             StoreUnavailableError: the proxy cannot be reached, does not answer, or fails.
-            StoreAuthenticationError: a gateway before the proxy rejects the credentials.
-            StoreError: the proxy refuses, or the server is no CosId proxy.
-            ForkedError: the connections are the parent's.
+            StoreAuthenticationError: a gateway in front of the proxy rejects the credentials.
+            StoreError: the proxy refuses, or the server is not a CosId proxy.
+            ForkedError: the connections belong to the parent process.
         """
         if machine_id != self._machine_id:
             return

@@ -1,4 +1,4 @@
-"""HTTP to one server: a client on one loop, bounded calls, and what their errors mean."""
+"""HTTP to one server: a client on one loop, bounded calls, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 __all__ = ("CALLS_AT_ONCE", "HttpReply", "HttpSession", "as_store_error", "httpx", "make_client")
 
-# Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
+# These are below the default 2 s timeout of a generator's call, so that the generator gets the
+# reason.
 CONNECT_TIMEOUT: Final = 1.0  # seconds
 REPLY_TIMEOUT: Final = 1.5  # seconds
 CALLS_AT_ONCE: Final = 32
 
-# A gateway's word for a server that it cannot reach.  Another server may repeat the request: one
-# that took effect nevertheless costs a range.
+# A gateway answers with one of these if it cannot reach the server.  Another server may then be
+# asked; if the first request took effect after all, this costs a range.
 GATEWAY_FAILS: Final = {502, 503, 504}
 NOTHING_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)
 
@@ -45,11 +46,11 @@ HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
 
 
 def make_client(base_url: str, **options: Any) -> httpx.AsyncClient:  # noqa: ANN401 - httpx's
-    """Return a client of our own.
+    """Return a new client.
 
     Args:
         base_url: ``http://host:port``, with a path if there is one.
-        **options: further ones of httpx.
+        **options: further httpx options.
     """
     return httpx.AsyncClient(
         base_url=base_url,
@@ -74,7 +75,7 @@ class HttpReply(NamedTuple):
 
 
 class HttpSession:
-    """One client on one loop, and the calls under way on it."""
+    """One client on one loop, and the calls that are running on it."""
 
     __slots__ = (
         *("_calls", "_current", "_is_closed", "_most_bytes", "_places", "_store", "_slots"),
@@ -93,8 +94,8 @@ class HttpSession:
 
         Args:
             client: the client.
-            store: names the server in messages.
-            most_bytes: of an answer.
+            store: the server's name in messages.
+            most_bytes: the maximum size of an answer in bytes.
             places: the URLs of several servers of one store; by default the client's own.
         """
         self.client = client
@@ -108,17 +109,17 @@ class HttpSession:
     async def ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, content: bytes = b""
     ) -> HttpReply:
-        """Send a request in a task of its own, which goes on when the caller is cancelled.
+        """Send a request in its own task, which continues if the caller is cancelled.
 
-        The driver's pool loses a connection for good if it is cancelled at the wrong await.  HTTP
-        does not need the cancellation: each answer belongs to one request.
+        The driver's pool permanently loses a connection that is cancelled at the wrong await.  HTTP
+        does not need the cancellation, because each answer belongs to one request.
         """
         if self.client.is_closed:
             reason = "the httpx client that it was given is closed"
             raise StoreError(self._store, reason, remedy="give it an open one")
         with fail_if_forked():
             await self._slots.acquire()
-        if self._is_closed:  # closed while this waited; the client may still be open
+        if self._is_closed:  # closed during the wait; the client may still be open
             self._slots.release()
             raise closed(self._store)
         call = self._exchange(method, path, query, content)
@@ -132,7 +133,7 @@ class HttpSession:
     async def _exchange(
         self, method: str, path: str, query: Mapping[str, str] | None, content: bytes
     ) -> HttpReply:
-        """Ask the server that answered last; another one only if that one got no request.
+        """Ask the server that answered last, or another one if that server received no request.
 
         A request whose answer is lost is not repeated, but the next one goes to another server.
         """
@@ -171,7 +172,7 @@ class HttpSession:
                 await response.aclose()
 
     async def _body(self, response: httpx.Response) -> bytes:
-        """Read a body in chunks: a compressed one may be far longer than it looks."""
+        """Read a body in chunks, because a compressed body may be far longer than it looks."""
         if response.headers.get("content-encoding", "identity") != "identity":
             reason = "it compresses its answers although that was not requested"
             raise StoreError(self._store, reason, remedy="switch that off in the server or proxy")
@@ -185,7 +186,7 @@ class HttpSession:
         return bytes(body)
 
     async def aclose(self) -> None:
-        """End calls that are under way or waiting, and close the client."""
+        """End calls that are running or waiting, and close the client."""
         self._is_closed = True
         if calls := tuple(self._calls):
             for task in calls:
@@ -221,11 +222,11 @@ _DRIVER: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
 
 
 def as_store_error(exc: Exception, store: str, *, remedy: str) -> StoreError | None:
-    """Return our error for one of the driver's; None for any other.
+    """Return the aiocosid error for a driver's error; None for any other.
 
     Args:
-        exc: the driver's.
-        store: names the server in messages.
+        exc: the driver's error.
+        store: the server's name in messages.
         remedy: what to do about a certificate that is not trusted.
     """
     if isinstance(exc, RuntimeError) and not isinstance(exc, _DRIVER):

@@ -1,11 +1,10 @@
-"""Counters and machine ids on Redis or Valkey: one server, Cluster, Sentinel.
+"""Counters and machine ids on Redis or Valkey: one server, Cluster, or Sentinel.
 
-Requires the ``redis`` extra.  CosId's keys never expire:
-``cosid:{<namespace>.<name>}.adder`` holds the last max id handed out,
-``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` hold the machine ids.  aiocosid's own
-keys beside them, which CosId ignores, are ``:note``, ``:seen`` and ``:space``, and
-``aiocosid:marker`` for the whole server.  Sequences of a second have keys of your choice and expire
-after some minutes; their fence never expires.
+Requires the ``redis`` extra.  CosId's keys never expire: ``cosid:{<namespace>.<name>}.adder`` holds
+the last max id granted, and ``cosid:{<namespace>}:itc_idx``, ``:adder`` and ``:revert`` hold the
+machine ids.  Next to them, aiocosid has its own keys ``:note``, ``:seen`` and ``:space``, and
+``aiocosid:marker`` for the whole server; CosId ignores them.  Sequences of a second have keys of
+your choice, which expire after some minutes; their fence never expires.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ __all__ = ("RedisStore",)
 
 
 class RedisStore(BackendStore[RedisBackend]):
-    """Counters and machine ids on one server, cluster or group of servers under sentinels.
+    """Counters and machine ids on one server, one cluster, or servers under Sentinel.
 
-    Runs on asyncio.  It needs no schema: a counter is created at its first use, and never expires.
-    If the driver resends a call, it may be applied twice: that wastes a range, and never shares
-    one.
+    Runs on asyncio.  It needs no schema: a counter is created at its first use and never expires.
+    If the driver resends a call, the call may be applied twice; this wastes a range, but never
+    shares one.
 
-    Machine ids expire by the server's clock: when both the owner's last stamp and the server's own
-    record of the last renewal are older than the safe guard.  A server that was restarted, or
-    failed over, may have lost its last writes: it hands out no ids until every owner that it may
-    have lost has renewed or expired, see `aiocosid.abc.MachineIdDistributor`.  On a cluster no
-    commit spans slots: use ``initialize_namespace`` instead of ``initialize``; a namespace of
-    machine ids must not begin with ``}``.
+    Machine ids expire on the server's clock: when both the owner's last stamp and the server's own
+    record of the last renewal are older than the safe guard.  A server that was restarted or failed
+    over may have lost its last writes.  It grants no machine ids until every owner that it may have
+    lost has renewed or expired; see `aiocosid.abc.MachineIdDistributor`.  On a cluster no commit
+    can span slots: use ``initialize_namespace`` instead of ``initialize``.  A namespace of machine
+    ids must not begin with ``}``.
     """
 
     __slots__ = ()
@@ -52,17 +51,20 @@ class RedisStore(BackendStore[RedisBackend]):
         replica_timeout: float = REPLICA_TIMEOUT,
         durability: Durability = "warn",
     ) -> None:
-        """Work on your own client, which stays yours to close; nothing is sent yet.
+        """Use your own client, which the store never closes; nothing is sent yet.
 
         Args:
             client: your own ``redis.asyncio.Redis``, ``RedisCluster``, or the result of
-                ``Sentinel.master_for``, also valkey-py's.  Its timeouts and retries apply.
-            replicas: how many replicas have to confirm each grant of ids or sequences (``WAIT``), 0
-                to 1000.  If fewer confirm in time, the call raises `StoreUnavailableError`, and its
-                range is a gap.  A fail-over is then less likely to lose a grant, but still may.
-            replica_timeout: seconds to wait for them; less than the client's timeout for a reply.
+                ``Sentinel.master_for``, also from valkey-py.  Its timeouts and retries apply.
+            replicas: how many replicas must confirm each grant of ids or sequences (``WAIT``), 0 to
+                1000.  If fewer confirm in time, the call raises `StoreUnavailableError`, and its
+                range is a gap.  This makes it less likely that a fail-over loses a grant, but does
+                not rule it out.
+            replica_timeout: seconds to wait for the replicas; must be less than the client's
+                timeout for a reply.
             durability: what to do about a server whose settings, as far as it shows them, may lose
-                grants: ``"warn"`` in the log, once, ``"refuse"`` to hand out ids, or ``"ignore"``.
+                grants: ``"warn"`` logs one warning, ``"refuse"`` issues no ids, and ``"ignore"``
+                does nothing.
 
         Raises:
             InvalidArgumentError: an argument is outside its range, or the client is not an
@@ -73,20 +75,19 @@ class RedisStore(BackendStore[RedisBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Use connections of its own, opened on first use and again after `aclose`.
+        """Use its own connections, opened on first use and again after `aclose`.
 
         Args:
-            url: ``redis://[user:password@]host[:port][/db]``; ``rediss://`` for TLS, also as
-                ``valkey://`` and ``valkeys://``; ``unix:///path/of/socket?db=0``;
+            url: ``redis://[user:password@]host[:port][/db]``; ``rediss://`` for TLS; ``valkey://``
+                and ``valkeys://`` mean the same; ``unix:///path/of/socket?db=0``;
                 ``redis+cluster://host:port,host:port``; ``redis+sentinel://host:port,.../service``
                 ``[/db]``, where ``sentinel_username`` and ``sentinel_password`` are for the
                 sentinels.  The last two forms also exist with ``rediss``.  Options after a ``?``:
                 ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs``,
                 ``ssl_check_hostname``; ``socket_timeout`` and ``socket_connect_timeout`` in
                 seconds; ``max_connections``, ``client_name``; ``replicas``, ``replica_timeout`` and
-                ``durability``, as for the class itself.  A cluster's nodes that announce addresses
-                of another network are reached with
-                ``address_remap=announced:port>reached:port,...``.
+                ``durability``, as for the class itself.  If a cluster's nodes announce addresses of
+                another network, reach them with ``address_remap=announced:port>reached:port,...``.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
@@ -111,17 +112,17 @@ class RedisStore(BackendStore[RedisBackend]):
         Nothing is sent yet.
 
         Args:
-            namespace: the namespace of the names of one system.
+            namespace: a common prefix for the names of one system.
             name: the name; sequences are unique under it.
-            key: the counters' keys, with ``<second>`` for the unix second, as ``order<second>`` on
-                servers shared with Java nodes.  The fence's key has ``fence`` in its place.  On a
-                cluster the key needs a hash tag.  By default
+            key: the counters' keys, with ``<second>`` for the unix second, for example
+                ``order<second>`` on servers shared with Java nodes.  The fence's key has ``fence``
+                in place of the second.  On a cluster the key needs a hash tag.  The default is
                 ``aiocosid:{<namespace>.<name>}:<second>``.
             max_sequence: the highest sequence; the same on all nodes.
-            tolerance: seconds by which a host's clock may differ from the server's, 1 to 3600;
-                equal on all nodes.
-            margin: seconds by which the clocks of two successive masters may differ, 0 to 3600;
-                equal on all nodes.
+            tolerance: seconds by which a host's clock may differ from the server's, 1 to 3600; the
+                same on all nodes.
+            margin: seconds by which the clocks of two successive masters may differ, 0 to 3600; the
+                same on all nodes.
             ttl: seconds that a counter is kept, at least ``2 * tolerance + 60``.
 
         Raises:

@@ -3,17 +3,18 @@
 ``cosid:{<namespace>}:itc_idx`` (instance -> machine id|stamp), ``:revert`` (machine id -> stamp)
 and ``:adder`` are CosId's; ``:note`` (machine id -> record), ``:seen`` (machine id -> when the
 record was written, by the server's clock) and ``:space`` are aiocosid's.  The store's marker and
-the counts of all namespaces are in ``aiocosid:marker``; on a cluster a count is in its namespace's
-slot.
+the counts of all namespaces are in ``aiocosid:marker``; on a cluster each count is in its
+namespace's slot.
 
-One script reads them all, or a sample, with the numbers that were sampled and how many there are.
-A replica may answer only reads that take no id: the first argument is 1 for all others.
+One script reads all of them, or a sample, and returns the sampled numbers and their total.  A
+replica may answer only reads that take no id; for all other reads the first argument is 1.
 
-Another one commits.  Its arguments are the server's identity as it was read, and for each cell the
-number of its key, the field or '', the value that was read, and the value to write.  A value has
-``=`` before it; '' is none, and leaves the cell unchanged; ``-`` removes it; ``+`` adds one to a
-count of the same epoch, whatever its value.  All is compared before the first write.  With each
-record it writes the time, by the server's clock.  It returns 1, or 0 if something has changed.
+Another script commits.  Its arguments are the server's identity as it was read, and for each cell
+the number of its key, the field or '', the value that was read, and the value to write.  A value is
+preceded by ``=``; '' means no value, and leaves the cell unchanged; ``-`` removes the cell; ``+``
+adds one to a count of the same epoch, whatever its value.  The script compares everything before
+its first write.  With each record it writes the time on the server's clock.  It returns 1, or 0 if
+something has changed.
 """
 
 from __future__ import annotations
@@ -81,24 +82,24 @@ DIGITS: Final = re.compile(rb"[0-9]{1,16}")
 
 T = TypeVar("T")
 
-# Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if that is '', it is not
-# created, and nil is returned.  If it is given, the last key is the marker's; without a marker none
-# is created, and '' is returned.
+# Add ARGV[1] and return the sum.  A missing counter is created at ARGV[2]; if ARGV[2] is '', the
+# counter is not created, and nil is returned.  A last key, if given, is the marker's; without a
+# marker no counter is created, and '' is returned.
 ADD: Final = script_of("counter_add")
 
 # Raise to ARGV[1], or keep a higher value.  A missing counter is created unless ARGV[2] is ''.
-# INCRBY by 0 refuses a value that is no integer.
+# INCRBY by 0 refuses a value that is not an integer.
 RAISE: Final = script_of("counter_raise")
 
 ANY_KEY: Final = b"aiocosid"
-"""Chooses the server of a cluster that is asked about itself."""
+"""A key that selects which server of a cluster is asked about itself."""
 
 HIDDEN: Final = "the server hides its identity, which shows whether it lost data ({})"
 ALLOW: Final = "allow it to the user: ACL SETUSER ... +info"
 
 
 class RedisBackend(Backend):
-    """One server, cluster or group under sentinels, on a link that the store closes."""
+    """One server, one cluster, or servers under Sentinel, on a link that the store closes."""
 
     __slots__ = ("_grants", "durability", "has_marker")
 
@@ -124,14 +125,14 @@ class RedisBackend(Backend):
             try:
                 return await self._add(name, by, first)
             except StoreAuthenticationError:
-                # No right to look at the marker: a counter that exists goes on.
+                # The user may not read the marker, but an existing counter still works.
                 with suppress(CounterMissingError):
                     return await self._add(name, by, None)
                 raise
         try:
             return await self._add(name, by, None)
         except CounterMissingError:
-            # The marker is in another slot: between this trip and the next one it may vanish.
+            # The marker is in another slot, and may vanish between this round trip and the next.
             if not await self.is_counting():
                 raise CounterNotCreatedError(self.label, counter=name) from None
         return await self._add(name, by, first)
@@ -232,18 +233,18 @@ async def _counters(client: Any) -> dict[str, int]:  # noqa: ANN401 - the driver
 
 
 async def _values(client: Any, keys: list[bytes]) -> list[bytes | None]:  # noqa: ANN401 - the driver's
-    # For a value that is no string MGET returns nil, not an error.
+    # MGET returns nil for a value that is not a string, instead of an error.
     if not hasattr(client, "nodes_manager"):
         found: list[bytes | None] = await client.execute_command("MGET", *keys, **UNDECODED)
         return found
-    pipeline = client.pipeline()  # the keys are in many slots
+    pipeline = client.pipeline()  # the keys are spread over many slots
     for key in keys:
         pipeline.execute_command("MGET", key, **UNDECODED)
     return [value for (value,) in await pipeline.execute()]
 
 
 def _integer(value: bytes | None) -> int | None:
-    # As the server reads a number: int() would accept spaces, underscores and any length as well.
+    # Parse a number as the server does: int() would also accept spaces, underscores and any length.
     if value is None or INTEGER.fullmatch(value) is None:
         return None
     number = int(value)
@@ -251,7 +252,7 @@ def _integer(value: bytes | None) -> int | None:
 
 
 def namespace_of(key: str) -> str | None:
-    """Return the namespace whose machine ids a key is about, None if it is another key."""
+    """Return the namespace whose machine ids a key is about; None for other keys."""
     if not key.startswith(PREFIX) or not key.endswith(TELLING):
         return None
     return key[len(PREFIX) : key.rindex("}:")]
@@ -261,8 +262,8 @@ class CellCodec:
     """Reads and writes the cells of one namespace.
 
     Attributes:
-        keys: the KEYS of both scripts.
-        count_field: the field of the count, beside the store's marker.
+        keys: the KEYS argument of both scripts.
+        count_field: the field of the count, next to the store's marker.
     """
 
     __slots__ = ("_namespace", "_single", "count_field", "keys")
@@ -279,7 +280,7 @@ class CellCodec:
     # Reading.
 
     def snapshot(self, reply: list[Any], instance: str) -> Snapshot:
-        """Return what the script has read.
+        """Return the snapshot from the script's reply.
 
         Raises:
             CorruptMachineStateError: a cell of aiocosid's, the adder, or the instance's entry is
@@ -302,7 +303,7 @@ class CellCodec:
             space=self._own(NamespaceRecord.read, raw, SPACED),
             count=self._own(Count.read, raw, (MARKER, self.count_field)),
             slots=dict(slots),
-            # CosId begins with -1.
+            # CosId's adder begins at -1.
             last_new=-1 if adder in {None, b"-1"} else self._whole(ADDED, adder),
             is_complete=cells < 0,
             damages=damages,
@@ -366,11 +367,11 @@ class CellCodec:
     # Writing.
 
     def arguments(self, snapshot: Snapshot, changes: Changes) -> tuple[list[bytes | int], Any]:
-        """Return the script's arguments, and the compared cells as they are after the commit."""
+        """Return the script's arguments, and the values of the compared cells after the commit."""
         raw: Mapping[Cell, bytes] = snapshot.raw
         written = self._written(snapshot, changes)
         after = {cell: raw.get(cell) for cell in (MARKED, SPACED)} | written
-        # A missing right of the user is detected before any machine id is written.
+        # This order detects a missing right of the user before any machine id is written.
         order = sorted(after, key=lambda cell: (cell[1] != b"", after[cell] is not None))
         given: list[bytes | int] = [snapshot.identity.encode()]
         counted = self._single[1] if snapshot.counts_one_more(changes) else None
@@ -391,10 +392,11 @@ class CellCodec:
         }
         if changes.last_new is not None:
             written[ADDED] = b"%d" % changes.last_new
-        # Another program may have written bytes that are not UTF-8, which are escaped here.
+        # Another program may have written bytes that are not UTF-8; those are escaped in the text.
         fields = {text_of(field): field for key, field in snapshot.raw if key == ENTRIES}
         for number, slot in changes.slots.items():
-            # Remove all of its cells, except those that are written again, for it or another id.
+            # Remove all cells of this id, except those that are written again for this or another
+            # id.
             before = snapshot.slots.get(number, MachineSlot())
             numbered = ((key, b"%d" % number) for key in (POOL, NOTES))
             for cell in (*dict(_cells_of(number, before, fields)), *numbered):

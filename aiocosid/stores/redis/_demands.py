@@ -1,4 +1,4 @@
-"""Demands on a server: that replicas confirm a grant, and that its settings keep it."""
+"""What a store demands of its server: replicas confirm each grant, and the settings keep it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ __all__ = (
 
 STORE: Final = "redis"
 
-REPLICA_TIMEOUT: Final = 0.5  # seconds; below the driver's timeout for a reply, 1.5 s
+REPLICA_TIMEOUT: Final = 0.5  # seconds; less than the driver's timeout for a reply, 1.5 s
 MAX_REPLICAS: Final = 1000
 
-DEMANDS: Final = ("replicas", "replica_timeout", "durability")  # options of a URL
+DEMANDS: Final = ("replicas", "replica_timeout", "durability")  # options in a URL
 
 _REFUSALS: Final = {"NoPermissionError", "ResponseError"}
 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """A store's demands on its server.
+    """What a store demands of its server.
 
     Attributes:
-        replicas: how many replicas have to confirm each grant; 0 for none.
-        replica_timeout: seconds to wait for them.
+        replicas: how many replicas must confirm each grant; 0 for none.
+        replica_timeout: seconds to wait for the replicas.
         durability: what to do about a server that may lose grants.
     """
 
@@ -62,9 +62,9 @@ class Demands:
 class Confirmed:
     """Sends each command with a WAIT right after it on the same connection.
 
-    WAIT counts the replicas that have the writes of its own connection.  So both are sent together,
-    and the driver may resend both or none.  Errors are handled here: otherwise a cluster's pipeline
-    would send a failed command, the WAIT alone, again on another connection.
+    WAIT counts the replicas that have the writes of its own connection, so both commands are sent
+    together, and the driver may resend both or neither.  Errors are handled here: otherwise a
+    cluster's pipeline would resend only the failed command, the WAIT, on another connection.
     """
 
     __slots__ = ("_client", "_demands", "_is_cluster", "_key")
@@ -79,13 +79,13 @@ class Confirmed:
         """Send one command that writes the key, and return its reply.
 
         Raises:
-            StoreUnavailableError: too few replicas have confirmed it in time; the write stays.
+            StoreUnavailableError: too few replicas confirmed the write in time; it is not undone.
         """
         reply, confirmed = await self._send(command, options)
         if self._is_cluster and _is_a(reply, "MovedError"):  # nothing was written
             await self._client.nodes_manager.initialize()
             reply, confirmed = await self._send(command, options)
-        if self._is_cluster and _is_a(reply, "AskError"):  # the key has moved already
+        if self._is_cluster and _is_a(reply, "AskError"):  # the key has already moved
             node = self._client.get_node(host=reply.host, port=reply.port)
             reply, confirmed = await self._send(command, options, asked=node)
         if self._is_cluster and _is_a(reply, "MovedError", "AskError"):
@@ -93,7 +93,7 @@ class Confirmed:
         for each in (reply, confirmed):
             if isinstance(each, Exception):
                 raise each
-        if reply is None or reply == b"":  # there is no such counter: nothing was written
+        if reply is None or reply == b"":  # the counter does not exist; nothing was written
             return reply
         asked, seconds = self._demands.replicas, self._demands.replica_timeout
         if confirmed < asked:
@@ -128,17 +128,17 @@ def _is_a(reply: object, *names: str) -> bool:
 
 
 async def facts_of(client: Any, key: bytes) -> ServerInfo:  # noqa: ANN401 - the driver's
-    """Return what the server of a key says of itself, which may be nothing."""
+    """Return what the server of a key reports about itself, which may be nothing."""
     info = await _unless_refused(_asked(client, key, "INFO"))
     told = _settings(info) | await _unless_refused(_asked(client, key, "CONFIG GET", _LOG))
-    # Valkey's also names the Redis that it is compatible with.
+    # Valkey also reports the version of Redis with which it is compatible.
     names = {"Valkey": "valkey_version", "Redis": "redis_version"}
     version = next((f"{name} {info[key]}" for name, key in names.items() if key in info), "")
     return findings(RULES, told.items()).facts(version)
 
 
 async def durability_of(client: Any, key: bytes) -> Findings:  # noqa: ANN401 - the driver's
-    """Return whether the server of a key is proved to keep it."""
+    """Return whether the server of a key is known to keep what it grants."""
     facts = await facts_of(client, key)
     return Findings(tuple(facts.durability_warnings or ()), tuple(facts.unproved))
 
@@ -149,13 +149,13 @@ async def evictions_of(client: Any, key: bytes) -> Findings:  # noqa: ANN401 - t
     return findings(SEQUENCE_RULES, told.items())
 
 
-# The settings of the log, in one command: appendonly, appendfsync, no-appendfsync-on-rewrite,
-# aof-load-truncated.  Redis 6 takes one pattern only.
+# One command reads all settings of the append-only file: appendonly, appendfsync,
+# no-appendfsync-on-rewrite, aof-load-truncated.  Redis 6 accepts only one pattern.
 _LOG: Final = "*a[po][pf]*"
 
 
 def _settings(info: Any) -> dict[str, Any]:  # noqa: ANN401 - the driver's
-    """Return the settings that are shown to a user who may not ask for the configuration."""
+    """Return the settings that are shown to a user who may not read the configuration."""
     told: dict[str, Any] = {}
     if "maxmemory_policy" in info:
         told["maxmemory-policy"] = info["maxmemory_policy"]

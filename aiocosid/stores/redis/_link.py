@@ -1,11 +1,11 @@
 """The connections to a server: the client's owner and loop, bounded calls, and scripts.
 
-A script is one atomic step, on declared keys only.  It returns text: a Lua number is a double, and
-not exact above 2^53.
+A script is one atomic step, on declared keys only.  It returns numbers as text, because a Lua
+number is a double and not exact above 2^53.
 
-The driver's errors are translated by the names of their classes, because valkey-py has its own
-classes of the same names; and by the server's messages, because an error inside a script, or of an
-older driver, has no class of its own.
+The driver's errors are recognised by their class names, because valkey-py has its own classes of
+the same names, and by the server's messages, because an error inside a script or from an older
+driver has no specific class.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _AUTHENTICATION: Final = {
 }
 _REFUSALS: Final = (
     *("NOAUTH", "WRONGPASS", "NOPERM", "ACL failure"),
-    "The user executing the script",  # of Redis 7.0
+    "The user executing the script",  # Redis 7.0
 )
 _UNAVAILABLE: Final = {
     *("ConnectionError", "TimeoutError", "BusyLoadingError", "ReadOnlyError", "OutOfMemoryError"),
@@ -88,9 +88,9 @@ _UNAVAILABLE: Final = {
 _OUTAGES: Final = (
     *("LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "MISCONF", "OOM", "NOREPLICAS"),
     "BUSY",
-    # A master became a replica during a WAIT, or before it.
+    # A master became a replica before or during a WAIT.
     *("UNBLOCKED", "WAIT cannot be used"),
-    # Messages of the cluster client, which has no classes for them.
+    # Messages of the cluster client, which has no error classes for them.
     *("cannot be connected", "slots are not covered", "could not agree"),
     # A script's message for CLUSTERDOWN.
     "while the cluster is down",
@@ -100,9 +100,9 @@ _ELSEWHERE: Final = (
     "Keys in request don't hash to the same slot",  # CROSSSLOT, which the drivers strip
 )
 _MOVING: Final = (
-    "TRYAGAIN",  # a script's keys are on both nodes
-    "non local key",  # a script removed a key, and may not write it again on the node that is left
-    "TTL exhausted",  # the cluster client was sent from one node to the other too often
+    "TRYAGAIN",  # a script's keys are on two nodes
+    "non local key",  # a script removed a key, and may not rewrite it on the old node
+    "TTL exhausted",  # the cluster client was redirected too often
 )
 
 
@@ -144,7 +144,7 @@ def _slip(exc: Exception, text: str) -> StoreError | None:
 
 
 def _refusal(exc: Exception) -> StoreError | None:
-    """Find a refusal that no retry will fix, also among the error's causes."""
+    """Find a refusal that no retry will fix, even among the error's causes."""
     for cause in causes_of(exc):
         text = _sentence(cause)
         if _names(cause) & _AUTHENTICATION or any(word in text for word in _REFUSALS):
@@ -166,25 +166,25 @@ def _names(exc: BaseException) -> set[str]:
 def _sentence(exc: BaseException) -> str:
     text = str(exc)
     if type(exc).__name__ == "MasterNotFoundError":
-        # After the colon old drivers list their sentinel clients, with passwords.
+        # Old drivers list their sentinel clients after the colon, with passwords.
         text = text.partition(" : ")[0]
         exc.args = (text,)
     return text or type(exc).__name__
 
 
-CALLS_AT_ONCE: Final = 32  # on one client; further calls wait here, not for a connection
+CALLS_AT_ONCE: Final = 32  # on one client; further calls wait for a slot, not a connection
 CANCEL_ATTEMPTS: Final = 4  # how often a call is cancelled before it is abandoned
-CANCEL_PAUSE: Final = 0.25  # seconds between them
+CANCEL_PAUSE: Final = 0.25  # seconds between the cancellations
 
-# The drivers' option for a reply in bytes, whatever the user's client decodes: the value may be
-# another program's, and no text in the client's encoding.
+# The drivers' option for a reply in bytes, whatever the user's client decodes: another program may
+# have written the value, and it may not be text in the client's encoding.
 UNDECODED: Final = {"NEVER_DECODE": True}
 
 T = TypeVar("T")
 
 
 class RedisClient(Protocol):
-    """The methods of a client that are used; the asyncio clients of both drivers have them."""
+    """The methods of a client that are used here; the asyncio clients of both drivers have them."""
 
     def execute_command(self, *args: Any, **options: Any) -> Awaitable[Any]:  # noqa: ANN401
         """Send one command and return its reply."""
@@ -199,7 +199,7 @@ class RedisClient(Protocol):
 class Script:
     """A script, which servers cache by its digest."""
 
-    text: bytes  # not str, which a user's client may encode in its own way
+    text: bytes  # not str, which a user's client may encode differently
     digest: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -207,11 +207,11 @@ class Script:
         object.__setattr__(self, "digest", digest.encode())
 
     async def run(self, client: Any, *given: bytes | int) -> Any:  # noqa: ANN401 - the driver's
-        """Run it; a server that does not have it yet gets the text."""
+        """Run the script; if the server does not have it yet, send its text."""
         try:
             return await client.execute_command("EVALSHA", self.digest, *given, **UNDECODED)
         except Exception as exc:
-            # By name: valkey-py has its own class.
+            # The class is compared by name, because valkey-py has its own.
             if type(exc).__name__ != "NoScriptError":
                 raise
         return await client.execute_command("EVAL", self.text, *given, **UNDECODED)
@@ -229,11 +229,11 @@ def text_of(value: bytes) -> str:
 
 
 class Grants(NamedTuple):
-    """The check of a server that grants, in addition to its replicas.
+    """The checks of a server that grants something, in addition to its replicas.
 
     Attributes:
-        check: the check of its settings, which is made once.
-        durability_of: returns, for a client and a key, what follows from the settings.
+        check: the check of the server's settings, which runs once.
+        durability_of: returns the findings about the settings, for a client and a key.
     """
 
     check: DurabilityCheck
@@ -241,10 +241,10 @@ class Grants(NamedTuple):
 
 
 class RedisSession:
-    """One client on one loop, and the calls under way on it.
+    """One client on one loop, and the calls that are running on it.
 
     Attributes:
-        clients: the client, and others that have to be closed; empty once it is closed.
+        clients: the client, and other clients to close; empty once the session is closed.
     """
 
     __slots__ = ("_calls", "_slots", "clients")
@@ -256,23 +256,24 @@ class RedisSession:
 
     @classmethod
     async def of_url(cls, url: StoreUrl) -> RedisSession:
-        """Return one on clients of its own."""
+        """Return a session on its own clients."""
         at_once = url.options["max_connections"] or CALLS_AT_ONCE
         return cls(*make_clients(url), slots=anyio.Semaphore(at_once, fast_acquire=True))
 
     async def call(self, command: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-        """Run a command in a task of its own; when the caller is cancelled, abort it.
+        """Run a command in its own task; when the caller is cancelled, abort the task.
 
-        It is a task because the driver's clean-up awaits, which the caller's cancelled scope would
-        interrupt, and because the driver may swallow a cancellation on Python 3.11.
+        A separate task is needed because the driver's clean-up awaits, which the caller's cancelled
+        scope would interrupt, and because the driver may swallow a cancellation on Python 3.11.
         """
         generation = fork.generation
 
         async def run(client: Any) -> T:  # noqa: ANN401 - one of the driver's
             fork.ensure_own(generation, "the call")
             if hasattr(client, "nodes_manager"):
-                # A cluster client without the slots sends calls anywhere and is redirected for
-                # each; after some of those it closes the connections in use.
+                # A cluster client that does not know the slots sends calls to any node and is
+                # redirected each time; after some redirections it closes connections that are in
+                # use.
                 await client.initialize()
                 fork.ensure_own(generation, "the call")
             return await command(client)
@@ -289,13 +290,13 @@ class RedisSession:
                 if generation == fork.generation:
                     await _abort(task)
                 raise
-        fork.ensure_own(generation, "the call")  # the reply belongs to the parent
+        fork.ensure_own(generation, "the call")  # in a child, the reply is the parent's
         if task.cancelled():
             raise closed(STORE)
         return task.result()
 
     async def aclose(self) -> None:
-        """Abort calls under way, and close the connections."""
+        """Abort running calls, and close the connections."""
         clients, self.clients = self.clients, ()
         await _abort(*self._calls)
         for client in clients:
@@ -320,15 +321,16 @@ def _connections(client: Any) -> Iterator[Any]:  # noqa: ANN401 - one of the dri
 async def _close(client: Any) -> None:  # noqa: ANN401 - one of the driver's
     await client.aclose()
     if (nodes := getattr(client, "nodes_manager", None)) is not None:
-        # After an error a cluster client considers itself closed, and leaves these open.
+        # After an error a cluster client considers itself closed, and leaves these connections
+        # open.
         await nodes.aclose("nodes_cache")
         await nodes.aclose("startup_nodes")
 
 
 async def _abort(*calls: asyncio.Future[Any]) -> None:
-    """Make the driver drop the connection: it does on a cancellation, if a reply is pending.
+    """Make the driver drop the connection, as it does if it is cancelled while a reply is pending.
 
-    Several cancellations, because the driver may swallow one.
+    The calls are cancelled several times, because the driver may swallow a cancellation.
     """
     left = set(calls)
     with anyio.CancelScope(shield=True):
@@ -343,14 +345,15 @@ async def _abort(*calls: asyncio.Future[Any]) -> None:
 class RedisLink(Link[RedisSession]):
     """The connections to the servers, which a store and its distributors share.
 
-    On the user's client, or on clients created from a URL; see `aiocosid.stores._connection`.
+    They are on the user's client, or on clients created from a URL; see
+    `aiocosid.stores._connection`.
 
     Attributes:
         name: the servers, without credentials.
         place: likewise, in errors; empty for the user's client.
         demands: the demands on the server.
         durability: the check of the server's settings.
-        is_cluster: whether keys are in slots.
+        is_cluster: whether the server is a cluster, with keys in slots.
     """
 
     __slots__ = ("demands", "durability", "is_cluster", "name", "place")
@@ -374,11 +377,11 @@ class RedisLink(Link[RedisSession]):
                 silence=RedisSession.silence,
             )
         else:
-            # A synchronous client has no aclose, and would block the loop.
+            # A synchronous client, which has no aclose, would block the loop.
             needed = "execute_command", "aclose"
             if not all(callable(getattr(client, name, None)) for name in needed):
-                expected = "a client of redis.asyncio"
-                raise InvalidArgumentError("client", type(client), expected=expected)
+                rule = "must be a client of redis.asyncio"
+                raise InvalidArgumentError("client", type(client), rule)
             pool = _pool_of(client)
             self.is_cluster = hasattr(client, "nodes_manager")
             socket_timeout = getattr(pool, "connection_kwargs", {}).get("socket_timeout")
@@ -388,8 +391,8 @@ class RedisLink(Link[RedisSession]):
         self.durability: DurabilityCheck = DurabilityCheck(demands.durability, pool)
         wait = demands.replica_timeout
         if demands.replicas and socket_timeout and wait >= socket_timeout:
-            expected = f"less than socket_timeout, {socket_timeout:g} s"  # which would end it early
-            raise InvalidArgumentError("replica_timeout", wait, expected=expected)
+            rule = f"must be less than socket_timeout, {socket_timeout:g} s, which would end it"
+            raise InvalidArgumentError("replica_timeout", wait, rule)
 
     async def run(
         self,
@@ -406,8 +409,8 @@ class RedisLink(Link[RedisSession]):
             keys: its keys.
             *arguments: its further arguments.
             counter: the counter's ``{namespace}.{name}``, for errors.
-            grants: given if the script grants something: the settings are checked and replicas have
-                to confirm, as demanded.
+            grants: given if the script grants something: then the settings are checked and replicas
+                must confirm, as demanded.
         """
 
         async def ask(client: Any) -> Any:  # noqa: ANN401 - the driver's
@@ -436,12 +439,12 @@ class RedisLink(Link[RedisSession]):
             key: the key, for errors.
 
         Raises:
-            StoreUnavailableError: it took longer, or the server cannot be reached.
+            StoreUnavailableError: the command took longer, or the server cannot be reached.
             StoreError: the server refuses.
             IdOverflowError: the counter would pass 2^63-1.
-            CorruptCounterError: the key holds something else.
-            ForkedError: the connections are the parent's.
-            WrongLoopError: they are in use on another event loop.
+            CorruptCounterError: the key does not hold a counter.
+            ForkedError: the connections belong to the parent process.
+            WrongLoopError: the connections are in use on another event loop.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
         seconds = None if may_last else CALL_TIMEOUT
@@ -451,9 +454,9 @@ class RedisLink(Link[RedisSession]):
             try:
                 return await session.call(command)
             except ResponseError as exc:
-                # The server has become a replica: the name may resolve to another server by now.
-                # The driver recognises the word at the beginning; a server before 7 has it later in
-                # the message.
+                # The server has become a replica, and its name may resolve to another server by
+                # now.  The driver recognises the word only at the beginning; servers before version
+                # 7 send it later in the message.
                 if session.clients and (isinstance(exc, ReadOnlyError) or "READONLY" in str(exc)):
                     await self._connection.aclose()
                 raise
@@ -463,14 +466,14 @@ class RedisLink(Link[RedisSession]):
 _slots: WeakKeyDictionary[Any, anyio.Semaphore] = WeakKeyDictionary()
 
 
-def _pool_of(client: Any) -> Any:  # noqa: ANN401 - whatever the user has
+def _pool_of(client: Any) -> Any:  # noqa: ANN401 - the user's client
     return getattr(client, "connection_pool", client)
 
 
-def _slots_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the user has
+def _slots_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - the user's client
     """Return the semaphore of a client's pool, shared by all its users.
 
-    Calls wait here and not in the pool: the pool raises when it is used up, or, on Python before
+    Calls wait for the semaphore and not for the pool: an exhausted pool raises or, on Python before
     3.13, may lose the wake-up of a cancelled waiter.
     """
     pool = _pool_of(client)
@@ -482,7 +485,7 @@ def _slots_on(client: Any) -> anyio.Semaphore:  # noqa: ANN401 - whatever the us
     return _slots[pool]
 
 
-SENTINEL_TIMEOUT: Final = 0.5  # seconds; they are asked one after the other
+SENTINEL_TIMEOUT: Final = 0.5  # seconds; sentinels are asked one after the other
 
 _NOT_THE_DRIVERS: Final = {
     *("username", "password", "sentinel_username", "sentinel_password", "service"),
@@ -496,7 +499,7 @@ def is_cluster(url: StoreUrl) -> bool:
 
 
 def make_clients(url: StoreUrl) -> tuple[Any, ...]:
-    """Return the client to use, followed by the others that have to be closed.
+    """Return the client to use, followed by the others that must be closed.
 
     Nothing is sent yet.  Needs a running loop.
     """
@@ -515,7 +518,7 @@ def _options(url: StoreUrl) -> dict[str, Any]:
     given = {name: each for name, each in url.options.items() if each is not None}
     user, password = (each or None for each in url.login or ("", ""))
     options: dict[str, Any] = {
-        # The generator retries by itself; the driver's retries would outlast the caller.
+        # The generator itself retries; the driver's retries would outlast the caller.
         "retry": Retry(NoBackoff(), 0),
         "credential_provider": _login(given.get("username", user), given.get("password", password)),
         **{name: each for name, each in given.items() if name not in _NOT_THE_DRIVERS},
@@ -528,7 +531,8 @@ def _options(url: StoreUrl) -> dict[str, Any]:
 
 
 def _login(username: str | None, password: str | None) -> UsernamePasswordCredentialProvider | None:
-    # A provider, because drivers before 8 show a password in the client's repr, which errors show.
+    # This uses a provider, because drivers before version 8 show a password in the client's repr,
+    # which errors contain.
     if username is None and password is None:
         return None
     return UsernamePasswordCredentialProvider(username, password)
@@ -536,13 +540,13 @@ def _login(username: str | None, password: str | None) -> UsernamePasswordCreden
 
 def _cluster(url: StoreUrl, options: dict[str, Any]) -> RedisCluster:
     options.pop("db", None)
-    # Drivers before 8.1 lose a connection for good if sending on it failed or was interrupted.
+    # Drivers before 8.1 lose a connection permanently if sending on it failed or was interrupted.
     options.setdefault("max_connections", 2**31)
     # The driver would resolve "localhost" itself, which blocks the loop.
     nodes = [
         ClusterNode("127.0.0.1" if host == "localhost" else host, port) for host, port in url.hosts
     ]
-    # 0: a moved slot is only recorded; by default the driver closes connections in use.
+    # With 0, a moved slot is only recorded; by default the driver would close connections in use.
     return RedisCluster(startup_nodes=nodes, ssl=url.tls, reinitialize_steps=0, **options)
 
 

@@ -1,18 +1,18 @@
 """Grants sequences of a second from counters on Redis or Valkey.
 
-The script has two keys.  The counter of the second is a string, the last granted sequence; the
-published script of Java nodes uses it in the same way.  The fence is a hash of aiocosid's own,
-which never expires: ``server`` is the server of these counters, ``opens`` the first second that is
-granted from, ``seen`` the highest TIME so far, in s, ``reach`` the largest tolerance + margin of
-any node, and ``granted:<second>`` the last sequence granted to aiocosid, for each second that may
-still be requested.
+The script has two keys.  The counter of the second is a string with the last granted sequence; the
+published script of Java nodes uses it in the same way.  The fence is aiocosid's own hash, which
+never expires: ``server`` is the server of these counters, ``opens`` the first second from which
+sequences are granted, ``seen`` the highest TIME so far in seconds, ``reach`` the largest tolerance
++ margin of any node, and ``granted:<second>`` the last sequence granted to aiocosid, for each
+second that may still be requested.
 
-Its arguments are the second, the size, the highest sequence, and in seconds the tolerance, the
-margin and the counter's ttl.  It returns ``{status, first, last, now, opens}``.  The status is
-granted, of this second only; spent: the second is used up, and the counter unchanged; skewed: TIME
-and the second differ by more than the tolerance; or fenced: the second is below ``opens``, and its
-counter may have been lost.  Or it returns ``{-1, why}`` if the server hides its identity; nothing
-was written then.
+Its arguments are the second, the size, the highest sequence, and the tolerance, the margin and the
+counter's ttl in seconds.  It returns ``{status, first, last, now, opens}``.  The status is one of:
+granted, always from this second; spent: the second is used up, and the counter is unchanged;
+skewed: TIME and the second differ by more than the tolerance; fenced: the second is below
+``opens``, and its counter may have been lost.  If the server hides its identity, the script returns
+``{-1, why}`` and writes nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ GRANT: Final = script_of("server", "sequence_grant")
 
 
 class RedisSequenceDistributor(SequenceDistributor):
-    """Counters on Redis or Valkey, one for each second: the last sequence granted of it.
+    """One counter on Redis or Valkey for each second: the last sequence granted from it.
 
     `RedisStore.sequence_distributor` creates it.  Runs on asyncio.  A server that was restarted,
     emptied or failed over, or whose databases were swapped, may have lost counters; a fence, in a
-    hash of its own, keeps it from granting sequences of the seconds concerned.  The script reads
-    the server's identity by ``INFO``, which has to be allowed.
+    separate hash, keeps it from granting sequences of the affected seconds.  The script reads the
+    server's identity with ``INFO``, which the user must be allowed to run.
     """
 
     __slots__ = ("_grants", "_link", "_prefix", "_settings", "_suffix")
@@ -60,7 +60,7 @@ class RedisSequenceDistributor(SequenceDistributor):
         key: str | None,
         margin: int,
         ttl: int,
-        **options: Any,  # noqa: ANN401 - of any distributor of sequences
+        **options: Any,  # noqa: ANN401 - options of any sequence distributor
     ) -> None:
         """Describe the counters; see `RedisStore.sequence_distributor`."""
         super().__init__(**options)
@@ -68,25 +68,25 @@ class RedisSequenceDistributor(SequenceDistributor):
         self._settings = self.max_sequence, self.tolerance, margin, ttl
         self._prefix, self._suffix = _parts(key, self.namespaced_name)
         self._link = link
-        # A check of its own: a counter that never expires has other risks.
+        # The check is separate, because a counter that never expires has other risks.
         self._grants = Grants(DurabilityCheck(link.demands.durability), evictions_of)
         if link.is_cluster:
             self._check_key()
 
     async def grant(self, second: int, size: int) -> SequenceReply:
-        """Take sequences; see `aiocosid.abc.SequenceDistributor.grant`.
+        """Reserve sequences; see `aiocosid.abc.SequenceDistributor.grant`.
 
         A cancelled call may have taken effect on the server; its connection is closed.
 
         Raises:
             InvalidArgumentError: an argument is outside its range; nothing was sent.
             ClockSkewError: the server's clock and ``second`` differ by more than the tolerance.
-            CorruptCounterError: the key holds something else; nothing was written.
+            CorruptCounterError: the key does not hold a counter; nothing was written.
             StoreIdentityHiddenError: the server hides its identity.
             StoreUnavailableError: the server cannot be reached, does not answer, is loading or
-                failing over, or too few replicas have confirmed the grant.
+                failing over, or too few replicas confirmed the grant.
             StoreAuthenticationError: the server rejects the user, the password or the rights.
-            ForkedError: the connections are the parent's.
+            ForkedError: the connections belong to the parent process.
         """
         self._check(second, size)
         keys = self._key(second), self._key(FENCE)
@@ -105,17 +105,17 @@ class RedisSequenceDistributor(SequenceDistributor):
         return f"{self._prefix}{second}{self._suffix}".encode()
 
     def _check_key(self) -> None:
-        """Raise if a cluster would keep counter and fence in two slots."""
+        """Raise if a cluster would keep counter and fence in different slots."""
         tags = {_hash_tag(self._key(each)) for each in (1, 2, FENCE)}
         if len(tags) > 1 or b"" in tags:
-            expected = f"with a hash tag on a cluster, as '{{order}}:{SECOND}'"
-            raise InvalidArgumentError("key", text_of(self._key(SECOND)), expected=expected)
+            rule = f"needs a hash tag on a cluster, as in '{{order}}:{SECOND}'"
+            raise InvalidArgumentError("key", text_of(self._key(SECOND)), rule)
 
     async def aopen(self) -> None:
-        """Get ready in this process; in a forked child with new connections.
+        """Get ready in this process; in a forked child, with new connections.
 
         Raises:
-            ForkedError: the client was passed in, and is the parent's.
+            ForkedError: the client was passed in and belongs to the parent process.
         """
         await self._link.aopen()
 
@@ -126,7 +126,7 @@ def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
         return f"aiocosid:{{{namespaced_name}}}:", ""
     check_text("key", key)
     if not isinstance(key, str) or key.count(SECOND) != 1:
-        raise InvalidArgumentError("key", key, expected=f"a text that holds {SECOND} once")
+        raise InvalidArgumentError("key", key, f"must be a text that holds {SECOND} once")
     prefix, _, suffix = key.partition(SECOND)
     return prefix, suffix
 

@@ -1,28 +1,29 @@
-"""The span of one counter: a range of ids, leased from a durable store, that a server hands out.
+"""The span of one counter: a range of ids, reserved in a durable store, that a server grants from.
 
-A span is valid only on the server that opened it, as long as the server keeps its run_id and its
-master_replid: run_id alone stays the same if a master is demoted and promoted again, master_replid
-alone after a restart.
+A span is valid only on the server that opened it, while that server keeps its run_id and its
+master_replid.  Neither is enough alone: run_id stays the same if a master is demoted and promoted
+again, and master_replid stays the same after a restart.
 
-It is one hash, ``aiocosid:{<namespace>.<name>}:span``, with these fields, each followed by ``@``
-and the root's name: spans of two roots must not be mixed, while two names for one root do no harm.
+The span is one hash, ``aiocosid:{<namespace>.<name>}:span``, with the following fields.  Each
+field's name is followed by ``@`` and the root's name: spans of two roots must not be mixed, while
+two names for one root do no harm.
 
-* ``server``: the server that opened it; ``cursor``: the last id handed out; ``last``: the span's
+* ``server``: the server that opened it; ``cursor``: the last id granted; ``last``: the span's
 last id.
-* ``claim``: the caller that is leasing the next span, as nonce, server, time, and a count of
+* ``claim``: the caller that is reserving the next span, as nonce, server, time, and a count of
 claims, which is kept in ``claims``; ``by``: the server that wrote the claim; ``until``: when the
-claim ends, in ms by TIME.
+claim ends, in ms of the server's TIME.
 
 Numbers are text, up to 2^63-1: Lua numbers are not exact above 2^53.  The first argument of each
-script is the root's name.  Each returns ``{'hidden', why}`` if the server hides its identity;
-nothing was written then.  The other arguments and results:
+script is the root's name.  If the server hides its identity, each script returns ``{'hidden',
+why}`` and writes nothing.  The other arguments and results are:
 
 * take: step, the highest max id that the caller has seen, nonce, and the length of a claim in ms.
-It returns ``taken`` and the max id; or ``claimed``, the reason, and the claim: the span is
-``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has too few ids ``left``;
-or ``opening``, and the ms for which another caller's claim is valid.
+It returns ``taken`` and the max id; or ``claimed``, the reason, and the claim, where the reason
+says that the span is ``missing``, of another ``server``, ``damaged``, ``behind`` the caller, or has
+too few ids ``left``; or ``opening``, and the ms for which another caller's claim is valid.
 * open: claim, cursor (behind the caller's own segment), and last.  It returns ``opened``, with
-cursor and last of the span before, or ``late``.
+cursor and last of the previous span, or ``late``.
 * release: the nonce of the claim.
 """
 
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 __all__ = ("CLAIM_MS", "Claimed", "Opening", "Span", "SpanTaken")
 
-# How long a claim is valid; a slower caller loses it, and the rest of its span.  It is longer than
-# the slowest usable root takes: a generator's call times out after 2 s.  Other callers wait as long
-# as they wait for Redis, and then take segments from the root.
+# How long a claim is valid; a slower caller loses the claim and the rest of its span.  The slowest
+# usable root takes less time, since a generator's call times out after 2 s.  Other callers wait as
+# long as they wait for Redis, and then reserve segments from the root.
 CLAIM_MS: Final = 2500
 
 LOOK: Final = script_of("server", "span_common", "span_look")
@@ -64,11 +65,11 @@ class SpanTaken:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The caller now has to open a span.
+    """The caller must now open a span.
 
     Attributes:
         why: ``missing``, ``server``, ``damaged``, ``behind`` or ``left``.
-        claim: the right to do so, once; unique.
+        claim: the unique right to open a span once.
     """
 
     why: str
@@ -89,8 +90,8 @@ class Opening:
 class Span:
     """The span of a counter, on a store's connections.
 
-    Each call raises `StoreIdentityHiddenError` if the server hides its identity, and the errors of
-    the store's other calls.  A cancelled call may have taken effect.
+    Each call raises `StoreIdentityHiddenError` if the server hides its identity, and otherwise the
+    same errors as the store's other calls.  A cancelled call may have taken effect.
     """
 
     __slots__ = ("_key", "_link", "_name", "_root")
@@ -101,7 +102,7 @@ class Span:
         Args:
             link: the connections.
             name: the counter's ``{namespace}.{name}``.
-            root: the name of the store that leases it.
+            root: the name of the store in which it is reserved.
         """
         self._link = link
         self._name = name
@@ -109,11 +110,11 @@ class Span:
         self._key = f"aiocosid:{{{name}}}:span".encode()
 
     async def refresh(self) -> None:
-        """Check that the server shows its identity and allows a span; it leaves nothing behind."""
+        """Check that the server shows its identity and allows a span; leave no data behind."""
         await self._ask(LOOK)
 
     async def take(self, step: int, floor: int, nonce: bytes) -> SpanTaken | Claimed | Opening:
-        """Take a segment, or claim the right to open a span, in the caller's name ``nonce``."""
+        """Reserve a segment, or claim the right to open a span, in the caller's name ``nonce``."""
         found, *facts = await self._ask(TAKE, step, floor, nonce, CLAIM_MS)
         if found == "taken":
             return SpanTaken(int(facts[0]))
@@ -122,7 +123,7 @@ class Span:
         return Opening(int(facts[0]) / 1000)
 
     async def open(self, claim: bytes, cursor: int, last: int) -> tuple[bool, int]:
-        """Open a span whose ids up to ``cursor`` are taken, if the claim is still there.
+        """Open a span whose ids up to ``cursor`` are taken, if the claim is still valid.
 
         Args:
             claim: the claim as `take` returned it.
@@ -130,14 +131,14 @@ class Span:
             last: the last id of the span.
 
         Returns:
-            Whether it was opened, and how many ids of the span before were abandoned.
+            Whether the span was opened, and how many ids of the previous span were abandoned.
         """
         found, *facts = await self._ask(OPEN, claim, cursor, last)
         before = [int(each) for each in facts if each]
         return found == "opened", max(0, before[1] - before[0]) if len(before) > 1 else 0
 
     async def release(self, nonce: bytes) -> bool:
-        """Give a claim back, if it has the caller's nonce."""
+        """Release a claim, if it has the caller's nonce."""
         return await self._ask(RELEASE, nonce) == ["released"]
 
     async def void(self) -> None:

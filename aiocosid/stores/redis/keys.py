@@ -1,7 +1,7 @@
-"""Keys of other systems on Redis or Valkey, which are only read: for `aiocosid.compat`.
+"""Read-only access to other systems' keys on Redis or Valkey, for `aiocosid.compat`.
 
-Requires the ``redis`` extra.  The names come by SCAN, in steps of a bounded size, on a cluster from
-all masters; of each value only the beginning is read.
+Requires the ``redis`` extra.  The names come from SCAN, in steps of a bounded size, on a cluster
+from all masters; only the beginning of each value is read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Key:
     """A key as it was read.
 
     Attributes:
-        name: its name; bytes that are no UTF-8 are escaped.
+        name: the key's name; bytes that are not UTF-8 are escaped.
         value: the first 32 bytes of a string; None for a key of another type.
-        ttl_ms: milliseconds until it expires; None if it never does.
+        ttl_ms: milliseconds until the key expires; None if it never does.
     """
 
     name: str
@@ -49,14 +49,14 @@ async def read_keys(
 ) -> Sequence[Key]:
     """Read keys, ordered by name; a key that expires meanwhile may be missing.
 
-    It takes as long as the server's keys are many: each pattern is compared with all of them, 500
-    in a call.
+    The time grows with the number of keys on the server: each pattern is compared with all of them,
+    500 in each call.
 
     Args:
-        store: the server's.
-        names: keys that are read without a search.
-        patterns: patterns of SCAN for further ones.
-        accept: returns whether a key that was found by a pattern is to be read.
+        store: the store on that server.
+        names: keys to read without a search.
+        patterns: SCAN patterns for further keys.
+        accept: returns whether to read a key that a pattern found.
 
     Raises:
         StoreError: the server refuses or cannot be reached.
@@ -77,7 +77,8 @@ async def read_keys(
 
 
 async def _read(client: Any, keys: Sequence[bytes]) -> list[Key]:  # noqa: ANN401 - the driver's
-    pipeline = client.pipeline(transaction=False)  # on a cluster the keys are in many slots
+    # On a cluster the keys are spread over many slots.
+    pipeline = client.pipeline(transaction=False)
     for key in keys:
         pipeline.execute_command("GETRANGE", key, 0, _LONGEST - 1, **UNDECODED)
         pipeline.execute_command("PTTL", key)

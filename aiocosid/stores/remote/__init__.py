@@ -1,7 +1,7 @@
-"""Counters and machine ids of an aiocosid server, by HTTP or by its Unix socket.
+"""Counters and machine ids of an aiocosid server, over HTTP or its Unix socket.
 
-The server, or the broker of one host, is `aiocosid serve`.  HTTP requires the ``http`` extra, a
-Unix socket the ``redis`` extra.  Runs on asyncio.
+The server, or the broker of a single host, is `aiocosid serve`.  HTTP requires the ``http`` extra;
+a Unix socket requires the ``redis`` extra.  Runs on asyncio.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ("RemoteStore",)
 class RemoteStore(BackendStore[RemoteBackend]):
     """Counters and machine ids in the store of an aiocosid server.
 
-    Several servers of one store may be named: a call goes to the one that answered last, and to the
-    next one if that cannot be reached, does not answer, or drains.  If the answer to a segment is
-    lost, the segment is lost too; it is never handed out twice.
+    The URL may name several servers of one store.  A call goes to the server that answered last,
+    and to the next one if that server cannot be reached, does not answer, or is draining.  If the
+    answer to a request for a segment is lost, the segment is lost too; it is never granted twice.
     """
 
     __slots__ = ()
@@ -39,13 +39,14 @@ class RemoteStore(BackendStore[RemoteBackend]):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Use connections of its own, opened on first use and closed by `aclose`.
+        """Use its own connections, opened on first use and closed by `aclose`.
 
         Args:
             url: ``aiocosid+http://[token@]host:8688[,host2:8688]``, ``aiocosid+https://`` or
-                ``aiocosid+unix:///run/aiocosid.sock``.  Options after a ``?``: ``token``, as in
-                front of the host; ``timeout``, seconds for a call on all servers together, 1.5 by
-                default; with TLS ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``.
+                ``aiocosid+unix:///run/aiocosid.sock``.  Options after a ``?``: ``token``, which is
+                the same as before the host; ``timeout``, seconds for a call on all servers
+                together, 1.5 by default; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
+                ``ssl_keyfile``.
 
         Raises:
             InvalidArgumentError: the URL is malformed.
@@ -66,9 +67,10 @@ class RemoteStore(BackendStore[RemoteBackend]):
         return cls._on(RemoteBackend(LABEL, connection, name=f"{found.scheme} {found}"), url)
 
     async def take_ids(self, name: str, count: int) -> list[range]:
-        """Return ``count`` ids of a generator that the server has, rising; they are the caller's.
+        """Reserve and return ``count`` rising ids of one of the server's generators.
 
-        A cancelled call, or one that fails, may have taken ids: a gap.  `RemoteId` hands them out.
+        A cancelled or failed call may have reserved ids, which are then a gap.  `RemoteId` issues
+        such ids.
 
         Args:
             name: the generator's name on the server.
@@ -77,16 +79,16 @@ class RemoteStore(BackendStore[RemoteBackend]):
         Raises:
             StoreUnavailableError: no server can be reached or answers in time, or the generator has
                 no ids now.
-            StoreAuthenticationError: the token is missing, wrong, or does not allow it.
-            InvalidArgumentError: the generator's ids are no numbers that rise.
-            StoreError: the server has no generator of that name, or refuses.
-            ForkedError: the connections are the parent's.
-            WrongLoopError: they are in use on another event loop.
+            StoreAuthenticationError: the token is missing, wrong, or does not allow this call.
+            InvalidArgumentError: the generator's ids are not rising numbers.
+            StoreError: the server has no generator with that name, or refuses.
+            ForkedError: the connections belong to the parent process.
+            WrongLoopError: the connections are in use on another event loop.
         """
         return [*(await self._backend.take(name, count)).ranges]
 
     async def take_block(self, name: str, count: int) -> Block:
-        """Return the same, and where the ids have their sharding id, if they carry one.
+        """Do the same as `take_ids`, and also return where the ids hold a sharding id, if they do.
 
         Args:
             name: as for `take_ids`.
@@ -97,7 +99,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         """
         return await self._backend.take(name, count)
 
-    # Machine ids: the server decides about each call.
+    # Machine ids.  The server decides about each call.
 
     async def machines(self, *, namespace: str | None = None) -> Sequence[Machine]:
         """Return the machine ids that the token may see; see `aiocosid.abc.Store.machines`.
@@ -116,13 +118,13 @@ class RemoteStore(BackendStore[RemoteBackend]):
         return await self._backend.ask_values("machine_markers", MachineMarker, namespace=namespace)
 
     async def evict_machine(self, *, namespace: str = DEFAULT_NAMESPACE, machine_id: int) -> None:
-        """Take a machine id from its owner; see `aiocosid.abc.Store.evict_machine`.
+        """Evict the holder of a machine id; see `aiocosid.abc.Store.evict_machine`.
 
         Raises:
             CosIdError: as for every store.
         """
         where = {"namespace": namespace, "machine_id": machine_id}
-        # If an answer is lost, the next owner keeps it.
+        # If an answer is lost and the call repeated, the next owner keeps the id.
         held = await self._backend.rows("machine_holders", **where)
         await self._backend.call("evict_machine", **where, holders=held)
 
@@ -140,7 +142,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         )
 
     async def repair_machines(self, *, namespace: str = DEFAULT_NAMESPACE) -> Sequence[Machine]:
-        """Mend ids with times far ahead; see `aiocosid.abc.Store.repair_machines`.
+        """Repair machine ids whose times are far ahead; see `aiocosid.abc.Store.repair_machines`.
 
         Raises:
             CosIdError: as for every store.
@@ -172,7 +174,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         await self._backend.call("set_machine_bits", namespace=namespace, bits=bits, **split)
 
     async def is_initialized(self) -> bool:
-        """Tell whether the server's store has its marker; see `aiocosid.abc.Store.is_initialized`.
+        """Return whether the server's store has a marker; see `aiocosid.abc.Store.is_initialized`.
 
         Raises:
             CosIdError: as for every store.
@@ -191,7 +193,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         await self._backend.call("initialize", **how)
 
     async def forget_namespace(self, *, namespace: str) -> bool:
-        """Stop to miss a namespace; see `aiocosid.abc.Store.forget_namespace`.
+        """Forget that a namespace existed; see `aiocosid.abc.Store.forget_namespace`.
 
         Raises:
             CosIdError: as for every store.
@@ -205,7 +207,7 @@ class RemoteStore(BackendStore[RemoteBackend]):
         confirm_no_holders: bool = False,
         safe_guard: float | None = None,
     ) -> MachineMarker:
-        """Mark one namespace as complete; see `aiocosid.abc.Store.initialize_namespace`.
+        """Confirm that one namespace is complete; see `aiocosid.abc.Store.initialize_namespace`.
 
         Raises:
             CosIdError: as for every store.

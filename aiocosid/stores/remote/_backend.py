@@ -1,4 +1,4 @@
-"""The backend on an aiocosid server: each method is one call, on whichever server answers."""
+"""The backend on an aiocosid server: each method is one call to whichever server answers."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def answer_of(body: bytes) -> dict[str, Any]:
     """Return a server's answer.
 
     Raises:
-        CosIdError: the error that it reports.
-        StoreError: it is no such server.
+        CosIdError: the error that the server reports.
+        StoreError: the answer does not come from an aiocosid server.
     """
     try:
         found = json.loads(body)
@@ -53,7 +53,7 @@ def answer_of(body: bytes) -> dict[str, Any]:
 
 
 class UnexpectedAnswerError(StoreError):
-    """An answer that no aiocosid server gives."""
+    """An answer that no aiocosid server would send."""
 
     def __init__(self) -> None:
         remedy = "check that it is an aiocosid server, of this version"
@@ -61,20 +61,20 @@ class UnexpectedAnswerError(StoreError):
 
 
 class RemoteEndpoint(Protocol):
-    """One server's address."""
+    """The address of one server."""
 
     async def exchange(self, op: str, args: bytes, *, seconds: float) -> dict[str, Any]:
         """Send a call once, and return its answer.
 
         Raises:
-            StoreUnavailableError: it cannot be reached, or did not answer within the seconds; the
-                call may have taken effect.
+            StoreUnavailableError: the server cannot be reached, or did not answer in time; the call
+                may have taken effect.
             CosIdError: the server's error.
         """
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Close the connections; calls under way fail."""
+        """Close the connections; running calls fail."""
         raise NotImplementedError
 
     def silence(self) -> None:
@@ -92,7 +92,7 @@ class Servers:
 
         Args:
             endpoints: at least one.
-            seconds: for a call, on all of them together.
+            seconds: seconds for a call to all servers together.
         """
         self._endpoints, self._seconds = endpoints, seconds
         self._current = 0
@@ -101,9 +101,9 @@ class Servers:
     async def ask(self, op: str, args: bytes) -> dict[str, Any]:
         """Send a call to the server that answered last, then to the others, until one answers.
 
-        A call that a server did not answer may have taken effect there: the others repeat it, which
-        is safe.  A connection that was kept may have been closed by the server, so the first server
-        is asked once more in the end, if there is time.
+        A call that a server did not answer may have taken effect there; repeating it on the others
+        is safe.  The server may have closed a kept connection, so the first server is asked once
+        more at the end, if there is time.
         """
         until = SYSTEM_CLOCK.monotonic() + self._seconds
         first, size, failed = self._current, len(self._endpoints), None
@@ -142,7 +142,7 @@ class RemoteBackend(Backend):
     link: Connection[Servers]
 
     order_risk = "the store behind the server is not known"
-    has_clock = False  # that store may tell none
+    has_clock = False  # the server's store may have no clock
 
     async def call(self, op: str, **args: object) -> dict[str, Any]:
         """Call the server.
@@ -151,11 +151,11 @@ class RemoteBackend(Backend):
             StoreUnavailableError: no server can be reached or answers in time; the call may have
                 taken effect.
             StoreAuthenticationError: the token is missing, wrong, has expired, or does not allow
-                it.
+                the call.
             StoreError: the server or its store refuses.
-            CosIdError: as the server's store.
-            ForkedError: the connections are the parent's.
-            WrongLoopError: they are in use on another event loop.
+            CosIdError: as for the server's store.
+            ForkedError: the connections belong to the parent process.
+            WrongLoopError: the connections are in use on another event loop.
         """
         with fail_if_forked():
             servers = await self.link.ready()
@@ -191,7 +191,7 @@ class RemoteBackend(Backend):
     # Generators.
 
     async def take(self, name: str, count: int) -> Block:
-        """Take ids of one of the server's generators."""
+        """Reserve ids of one of the server's generators."""
         answer = await self.call("take", name=name, count=count)
         try:
             return as_block(answer, count)
@@ -209,30 +209,30 @@ class RemoteBackend(Backend):
     async def operate(
         self, op: str, namespace: str, asked: Asked, kind: type[A] | None = None
     ) -> A | None:
-        """Ask the server for an operation of a holder; return its answer, if it has one.
+        """Ask the server to run a holder's operation; return its answer, if it has one.
 
         Args:
-            op: its name on the wire.
+            op: the operation's name on the wire.
             namespace: the namespace of the machine ids.
             asked: the operation.
-            kind: of the answer.
+            kind: the answer's class.
         """
         answer = await self.call(op, namespace=namespace, asked=values_json(asked))
         return None if kind is None else _values(kind, answer.get("answer"))
 
     async def ask_values(self, op: str, kind: type[L], **args: object) -> list[L]:
-        """Return what the server lists."""
+        """Return the values that the server lists."""
         return [_values(kind, each) for each in await self.rows(op, **args)]
 
     async def rows(self, op: str, **args: object) -> list[object]:
-        """Return the server's answer, if it is a list."""
+        """Return the server's answer if it is a list."""
         found: Any = (await self.call(op, **args)).get("answer")
         if type(found) is not list:
             raise UnexpectedAnswerError
         return cast("list[object]", found)
 
     async def ask_value(self, op: str, kind: type[K], **args: object) -> K:
-        """Return the server's answer, of a plain kind."""
+        """Return the server's answer of a plain type."""
         found: Any = (await self.call(op, **args)).get("answer")
         if type(found) is not kind:
             raise UnexpectedAnswerError

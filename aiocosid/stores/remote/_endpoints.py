@@ -17,7 +17,7 @@ __all__ = ("endpoints_of",)
 
 
 def endpoints_of(url: StoreUrl) -> Callable[[], list[RemoteEndpoint]]:
-    """Return what makes the endpoints of a URL; each transport has its own driver.
+    """Return a function that creates the endpoints of a URL; each transport has its own driver.
 
     Raises:
         InvalidArgumentError: the URL has two tokens, or names files that cannot be read.
@@ -37,15 +37,13 @@ def endpoints_of(url: StoreUrl) -> Callable[[], list[RemoteEndpoint]]:
 
 
 def _token_of(url: StoreUrl) -> str:
-    """Return a URL's token, from its option or from in front of the host; empty for none.
+    """Return a URL's token, from its option or from before the host; empty for none.
 
     Raises:
-        InvalidArgumentError: there are two.
+        InvalidArgumentError: the URL has two tokens.
     """
     user, password = url.login or ("", "")
     given = [each for each in (user, password, url.options["token"]) if each]
     if len(given) > 1:
-        raise InvalidArgumentError(
-            "url", f"{url.scheme}:...", expected="one with at most one token"
-        )
+        raise InvalidArgumentError("url", f"{url.scheme}:...", "must have at most one token")
     return "".join(given)

@@ -1,4 +1,4 @@
-"""Calls to an aiocosid server by HTTP."""
+"""Calls to an aiocosid server over HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ("HttpEndpoint",)
 
-MOST_BYTES: Final = 1 << 28  # of an answer: all machine ids of a namespace
+MOST_BYTES: Final = 1 << 28  # limit of an answer, which may hold all machine ids of a namespace
 
 _meaning = partial(as_store_error, store=LABEL, remedy="give its authority as ssl_ca_certs")
 
@@ -31,7 +31,7 @@ class HttpEndpoint:
     __slots__ = ("_place", "_session")
 
     def __init__(self, url: str, *, token: str, verify: ssl.SSLContext | bool) -> None:
-        """Describe it; nothing is sent yet.  Needs a running loop.
+        """Describe the server; nothing is sent yet.  It needs a running loop.
 
         Args:
             url: ``http://host:port``.
@@ -66,7 +66,7 @@ class HttpEndpoint:
 
 
 def _refusal(status: int, body: bytes) -> StoreError:
-    """Return the error for a status that a gateway answered.
+    """Return the error for a status with which a gateway answered.
 
     Raises:
         CosIdError: the error that the server reports.

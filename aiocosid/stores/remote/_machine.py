@@ -1,4 +1,4 @@
-"""Machine ids of an aiocosid server, which decides: each call is one operation."""
+"""Machine ids of an aiocosid server, which decides about them: each call is one operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ __all__ = ("RemoteMachineIdDistributor",)
 class RemoteMachineIdDistributor(CellMachineIdDistributor):
     """The machine ids of one namespace on a server's store, for one instance.
 
-    Each call is one request, which may be sent twice: the token of a lease names its call.
+    Each call is one request, which may safely be sent twice, because the lease's token identifies
+    the call.
     """
 
     __slots__ = ()
@@ -29,33 +30,35 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
     _backend: RemoteBackend
 
     async def ask_take(self, asked: TakeOperation) -> Took:
-        """Hand out a machine id.
+        """Obtain a machine id.
 
         Raises:
-            InvalidArgumentError: no server lets a fence be as far ahead as ``offline`` needs.
+            InvalidArgumentError: no server accepts a fence that is as far ahead as ``offline``
+                needs.
             CosIdError: as for `distribute`.
         """
         if asked.offline_ms > MOST_AHEAD_MS:
-            expected = f"at most {MOST_AHEAD_MS // 1000} seconds through an id service"
-            raise InvalidArgumentError("offline", self.offline, expected=expected)
+            rule = f"must be at most {MOST_AHEAD_MS // 1000} seconds through an id service"
+            raise InvalidArgumentError("offline", self.offline, rule)
         return await self._backend.operate("take_machine", self.namespace, asked, Took)
 
     async def ask_renew(self, asked: RenewOperation) -> Renewed:
         """Renew a machine id.
 
-        A namesake is noticed when the renewal has been written.
+        Another process with the same instance id is noticed once the renewal has been written.
 
         Raises:
             CosIdError: as for `renew`.
         """
-        self._sent.append(asked.now_ms)  # what is written if the answer is lost
+        # The server may have written this even if the answer is lost.
+        self._sent.append(asked.now_ms)
         done = await self._backend.operate("renew_machine", self.namespace, asked, Renewed)
         self._look_for_namesake(done)
         self._sent.append(done.stamp_ms)
         return done
 
     async def ask_release(self, asked: ReleaseOperation) -> None:
-        """Give a machine id back.
+        """Release a machine id.
 
         Raises:
             CosIdError: as for `release`.

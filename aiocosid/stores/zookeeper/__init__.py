@@ -1,7 +1,7 @@
 """Counters and machine ids on ZooKeeper.
 
 Requires the ``zookeeper`` extra.  The nodes are CosId's: ``/cosid/<namespace>.<name>`` holds the
-last max id handed out, ``/cosid/<namespace>/__counter``, ``/__itc_idx`` and ``/__revert`` hold the
+last max id granted, and ``/cosid/<namespace>/__counter``, ``/__itc_idx`` and ``/__revert`` hold the
 machine ids.  aiocosid's own nodes are below ``/aiocosid``.
 """
 
@@ -20,8 +20,8 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
     """Many counters, and machine ids, on one server or ensemble, below CosId's node ``/cosid``.
 
     It needs no schema: a counter is created at its first use.  A slash in its name begins a child
-    node, as in CosId; the name must not end in ``-locker``, because Curator keeps a lock there.
-    Before the first machine id is taken the store has to be initialised once (``aiocosid init``).
+    node, as in CosId.  The name must not end in ``-locker``, because Curator keeps a lock there.
+    The store must be initialised once (``aiocosid init``) before the first machine id is taken.
     Runs on asyncio.
     """
 
@@ -31,23 +31,23 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
         """Use your own client; nothing is sent yet.
 
         Args:
-            client: your own ``kazoo.client.KazooClient``, started.  It is never stopped here; its
+            client: your own started ``kazoo.client.KazooClient``, which the store never stops.  Its
                 chroot, credentials and default ACL apply.
 
         Raises:
-            InvalidArgumentError: it is no client of kazoo's.
+            InvalidArgumentError: ``client`` is not a kazoo client.
         """
         self._backend = ZookeeperBackend(as_link(client))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Use a session of its own, begun on first use and again after `aclose`.
+        """Use its own session, begun on first use and again after `aclose`.
 
         Args:
-            url: ``zookeeper://[user:password@]host[:port][,host[:port]...][/chroot]``, the user
-                and password for ZooKeeper's ``digest`` scheme.  A missing chroot is created.  After
-                a ``?``: ``session_timeout`` in seconds, by default 10; the server may choose
-                another one.  For TLS, SASL or your own ACLs pass your own client.
+            url: ``zookeeper://[user:password@]host[:port][,host[:port]...][/chroot]``, with user
+                and password for ZooKeeper's ``digest`` scheme.  A missing chroot is created.
+                Option after a ``?``: ``session_timeout`` in seconds, 10 by default; the server may
+                choose another value.  For TLS, SASL or your own ACLs pass your own client.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

@@ -59,25 +59,25 @@ if TYPE_CHECKING:
 
 __all__ = ("Cells", "ZookeeperBackend")
 
-WIDTH: Final = 8  # bytes, of a Java ``long``, the highest first
-LOCKER: Final = "-locker"  # what Curator appends for its mutex
+WIDTH: Final = 8  # bytes of a big-endian Java ``long``
+LOCKER: Final = "-locker"  # the suffix of Curator's mutex
 
 
 class ZookeeperBackend(Backend):
-    """CosId's nodes below ``/cosid``, and ours below ``/aiocosid``.
+    """CosId's nodes below ``/cosid``, and aiocosid's below ``/aiocosid``.
 
     A range is reserved as in Curator's ``DistributedAtomicLong``: read the node, write it if its
-    version is unchanged, and repeat otherwise.  After many conflicts Curator uses a mutex below
-    ``...-locker``, which only saves attempts: writes under the mutex compare the version as well.
-    So aiocosid needs no mutex.
+    version is unchanged, and otherwise repeat.  After many conflicts Curator uses a mutex below
+    ``...-locker``, which only saves attempts: writes under the mutex also compare the version.  So
+    aiocosid needs no mutex.
 
     The nodes of machine ids are not ephemeral: an id expires after the safe guard without a
-    renewal, by the clock of ZooKeeper's leader.  Nevertheless a lease issues no ids after its
-    session was interrupted, until a renewal sent after that has succeeded.
+    renewal, on the clock of ZooKeeper's leader.  Still, once its session was interrupted, a lease
+    issues no ids until a renewal that was sent after the interruption has succeeded.
 
     ZooKeeper keeps confirmed writes when its leader fails.  It loses them if its data is removed,
-    or restored from a copy.  Each holder of an id detects a restored copy at its next renewal: its
-    last confirmed write is missing.
+    or restored from a copy.  Each holder of an id detects a restored copy at its next renewal,
+    because its last confirmed write is missing.
     """
 
     __slots__ = ("_written",)
@@ -88,11 +88,11 @@ class ZookeeperBackend(Backend):
 
     def __init__(self, link: ZookeeperLink) -> None:
         super().__init__(link.label, link)
-        self._written: dict[tuple[str, int], int] = {}  # transactions, by namespace and id
+        self._written: dict[tuple[str, int], int] = {}  # last transaction of each namespace and id
 
     @property
     def session(self) -> int:
-        """The number of the session; it changes at the moment of each interruption."""
+        """The session's number, which changes at the moment of each interruption."""
         return self.link.session
 
     async def ask_server(self) -> ServerInfo:
@@ -104,8 +104,8 @@ class ZookeeperBackend(Backend):
     def check_counter(self, counter: IdSegmentDistributor) -> None:
         """Refuse a name that ends in ``-locker``."""
         if counter.name.endswith(LOCKER):
-            expected = f"a text that does not end in {LOCKER!r}: Curator keeps a lock there"
-            raise InvalidArgumentError("name", counter.name, expected=expected)
+            rule = f"must be a text that does not end in {LOCKER!r}: Curator keeps a lock there"
+            raise InvalidArgumentError("name", counter.name, rule)
 
     async def add(self, name: str, by: int, *, first: int | None) -> int:
         add = partial(after_add, by=by, first=first, store=self.label, name=name)
@@ -122,8 +122,8 @@ class ZookeeperBackend(Backend):
 
         Args:
             name: the counter's name.
-            change: returns the value to write.
-            is_marked: whether a missing counter is created only beside the store's marker.
+            change: returns the value to write for the present one.
+            is_marked: whether a missing counter is created only if the store has its marker.
         """
         path = f"{COSID}/{path_of(name)}"
 
@@ -148,7 +148,7 @@ class ZookeeperBackend(Backend):
         return self._value(path, node)
 
     def _value(self, path: str, node: Node | None) -> int | None:
-        # A node without data is no counter: a name with a slash has created it as a parent.
+        # A node without data is not a counter, but the parent of a name with a slash.
         if node is None or (not node.data and node.children):
             return None
         data = node.data
@@ -214,8 +214,8 @@ NAMESPACES: Final = f"{OURS}/namespaces"
 COUNTS: Final = f"{OURS}/counts"
 ENTRIES: Final = "__itc_idx"
 
-ADDER_WIDTH: Final = 4  # bytes, of a Java ``int``, the highest first
-SHOWN: Final = 100  # characters of a damaged value
+ADDER_WIDTH: Final = 4  # bytes of a big-endian Java ``int``
+SHOWN: Final = 100  # how many characters of a damaged value are shown
 
 ABSENT: Final = Node(b"", -1, 0, 0, -1, 0, 0)
 
@@ -232,19 +232,20 @@ def _integer(data: bytes) -> int | None:
 
 
 class Cells:
-    """The paths of one namespace, and the nodes as they were read.
+    """The paths of one namespace, and their nodes as they were read.
 
     Attributes:
         entries: CosId's path with a node for each instance that holds an id.
-        adder: CosId's number of ids that were ever handed out as new.
-        pool: CosId's path with a node for each id that was given back.
-        space: aiocosid's node about the namespace.  Below it is a node that is named after the
-            transaction that created it, so it is not there below another one in its place.
-        records: aiocosid's path with a node for each id that it handed out.
-        count: aiocosid's number of those records.
-        nodes: the nodes by path; None for a missing one.
+        adder: CosId's node with the number of ids that were ever granted as new.
+        pool: CosId's path with a node for each id that was released.
+        space: aiocosid's record of the namespace.  It has a child that is named after the
+            transaction that created it, so a replacement of this node does not have that child.
+        records: aiocosid's path with a node for each id that it granted.
+        count: aiocosid's node with the number of those records.
+        nodes: the nodes by path; None for a missing node.
         damages: the damaged entries.
-        is_old: whether they were written since, and the space may be another one by now.
+        is_old: whether nodes were written since the read, so the namespace's record may be another
+            one by now.
     """
 
     def __init__(self, label: str, namespace: str) -> None:
@@ -266,7 +267,7 @@ class Cells:
         return f"{self.records}/{machine_id:08}"
 
     def owned(self, machine_id: int, instance: str) -> str:
-        """Return the path of the entry of an instance's id; of the pool without an instance."""
+        """Return the path of the entry of an instance's id; without an instance, of the pool's."""
         if not instance:
             return f"{self.pool}/{machine_id}"
         nested = f"{self.entries}/{instance}"  # CosId's path of an instance with a slash
@@ -279,7 +280,7 @@ class Cells:
 
     @property
     def barrier(self) -> str:
-        """The path of the node that is below this space alone."""
+        """The path of the child that only this record of the namespace has."""
         return f"{self.space}/{self.node(self.space).created:x}"
 
     # From nodes to a snapshot.
@@ -288,14 +289,15 @@ class Cells:
         """Read the namespace; a commit detects changes during the read.
 
         Raises:
-            CorruptMachineStateError: a cell of aiocosid's, or CosId's adder, is damaged.
+            CorruptMachineStateError: one of aiocosid's cells, or CosId's adder, is damaged.
         """
         is_sample = need.is_complete and need.sample > 0
         own = [f"{self.entries}/{node_of(need.instance)}"] if need.instance else []
-        # Nodes that every hand-out writes: the count before those it is compared with, the adder
-        # last.
+        # Every grant writes these nodes.  The count is read before the nodes with which it is
+        # compared, and the adder last.
         shared = self.count, self.records, self.pool, self.entries, self.adder
-        # The number of namespaces before those that have a count, which it is compared with.
+        # The number of namespaces is read before the namespaces that have a count, with which it is
+        # compared.
         counted = (NAMESPACES, COUNTS) if need.namespaces else ()
         paths = [OURS, MARKER, self.space, *counted, *shared, *own]
         now_ms, found = await nodes.sync_and_read(CLOCK, *paths)
@@ -309,13 +311,13 @@ class Cells:
             new, more = self._last_new() + 1, max(1, need.sample - len(pooled))
             numbers |= {*sorted(pooled)[: need.sample], *range(new, new + more)}
             pooled &= numbers
-        elif need.is_complete or (numbers and not need.instance):  # entries have other names
+        elif need.is_complete or (numbers and not need.instance):  # the entries have other names
             entries = await nodes.walk(self.entries)
             self.nodes |= entries
             own += entries
             noted = numbers | _numbers(await nodes.children(self.records))
         paths = [*map(self.record, noted), *(self.owned(each, "") for each in pooled)]
-        paths += shared if is_sample else ()  # read again, for fewer conflicts
+        paths += shared if is_sample else ()  # read again to reduce conflicts
         if (space := self.node(self.space)) is not ABSENT:
             paths.append(self.barrier)
         self.nodes |= zip(paths, await nodes.get(*paths), strict=True)
@@ -326,7 +328,7 @@ class Cells:
         is_used_up = is_sample and not pooled and self._last_new() + 1 not in numbers
         are_taken = pooled and all(self.node(self.owned(each, "")) is ABSENT for each in pooled)
         if is_used_up or (need.is_complete and are_taken):
-            return await self.read(nodes, need)  # created by others meanwhile
+            return await self.read(nodes, need)  # others have created a node meanwhile
         self.damages.clear()
         owners: defaultdict[int, list[Owner]] = defaultdict(list)
         for number, owner in self._owners(own):
@@ -363,7 +365,7 @@ class Cells:
         return space is not ABSENT and entries.created > max(space.changed, marker.changed)
 
     def _last_new(self) -> int:
-        """Return the last number that was new; -1 if none was."""
+        """Return the last machine id that was granted as new; -1 if there was none."""
         node = self.node(self.adder)
         count = int.from_bytes(node.data, "big", signed=True)
         if node is not ABSENT and (len(node.data) != ADDER_WIDTH or count < 0):
@@ -371,7 +373,7 @@ class Cells:
         return count - 1
 
     def _cell(self, kind: type[C], path: str) -> C | None:
-        """Read a cell of aiocosid's, if it is there."""
+        """Read one of aiocosid's cells; None if it does not exist."""
         node = self.node(path)
         try:
             return kind.read(node.data.decode()) if node is not ABSENT else None
@@ -383,14 +385,14 @@ class Cells:
         return CorruptMachineStateError(self._label, place=path, found=found, expected=expected)
 
     def _owners(self, paths: list[str]) -> Iterator[tuple[int, Owner]]:
-        """Yield machine ids and owners by these entries; record damaged ones."""
+        """Yield machine ids and owners from these entries; record damaged ones."""
         for path in sorted({*paths}):
             node, name = self.node(path), path.removeprefix(f"{self.entries}/")
             instance = name if "/" in name else name_of(name)
             if state := _state(node):
                 yield state[0], Owner(instance, state[1])
             elif node is not ABSENT and (node.data or not node.children):
-                # Otherwise a parent node of CosId's, of an instance with a slash.
+                # Otherwise it is CosId's parent node for an instance with a slash.
                 self.damages.append(Damage(path, repr(node.data)[:SHOWN], instance))
 
     def _slot(self, number: int, owners: list[Owner]) -> MachineSlot:
@@ -406,14 +408,14 @@ class Cells:
     # And back.
 
     async def commit(self, nodes: Nodes, snapshot: Snapshot, changes: Changes) -> bool:
-        """Write all, or nothing, if nothing has changed; then bring the snapshot up to date.
+        """Write all changes if nothing has changed, else none; then bring the snapshot up to date.
 
-        A node that was removed and created again has the version 0 again.  So a node is written
-        before it is removed, which shows whether it is the one that was read.  If it is another
-        one, its owner may have issued ids until now, and the next owner has to begin above that.
-        After a minute all versions can be those of other nodes: a namespace that was removed and
-        written again.  So the node below the space is compared as well; without it, nothing is
-        written by what was read before the last commit.
+        A node that was removed and created again starts again at version 0.  So a node is written
+        before it is removed, which shows whether it is still the node that was read.  If it is
+        another node, its owner may have issued ids until now, and the next owner must begin above
+        them.  After a minute, all versions may belong to other nodes, if a namespace was removed
+        and written again.  So the child of the namespace's record is compared as well; without that
+        child, nothing is written that is based on reads from before the last commit.
         """
         if self.is_old:
             return False
@@ -452,7 +454,7 @@ class Cells:
         return True
 
     def _wanted(self, snapshot: Snapshot, changes: Changes) -> dict[str, bytes | None]:
-        """Return the new data of the nodes, by path; None removes the node."""
+        """Return the new data of the nodes by path; None removes a node."""
         before = {number: snapshot.slots.get(number, MachineSlot()) for number in changes.slots}
         wanted: dict[str, bytes | None] = dict.fromkeys(self._states(before))
         wanted |= self._states(changes.slots)
@@ -493,7 +495,7 @@ def _state(node: Node) -> tuple[int, ...]:
 
 
 def _changed(path: str, data: bytes | None, node: Node | None) -> list[Change]:
-    """Return the operations that write a node; a new one is written twice, to get its time."""
+    """Return the operations that write a node; a new node is written twice, to get its time."""
     if node is None:
         return [] if data is None else [create(path, data), ("set_data", path, (data, 0))]
     if data is None:

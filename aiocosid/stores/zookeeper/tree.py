@@ -1,7 +1,7 @@
 """ZooKeeper's paths, nodes and connections: for the store, and for `aiocosid.compat`.
 
 Requires the ``zookeeper`` extra.  The driver has its own threads and no types; `Wire` is the bridge
-between them and an event loop.  Every call has a timeout.
+between those threads and an event loop.  Every call has a timeout.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ OURS: Final = "/aiocosid"
 """The root of aiocosid's own nodes."""
 
 STORES_OWN: Final = frozenset(("clock", "counts", "leaf", "marker", "namespaces", "twitter"))
-"""Nodes below `OURS` that belong to no namespace."""
+"""Nodes below `OURS` that do not belong to a namespace."""
 
-# Characters that a server refuses in a path: no Java process can have used them.
+# Characters that a server refuses in a path, so no Java process can have used them.
 _REFUSED: Final = re.compile(
     "[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff\U00010000-\U0010ffff]"
 )
@@ -97,8 +97,8 @@ def _escaped(match: re.Match[str]) -> str:
 def path_of(text: str) -> str:
     """Return the path of a counter or a namespace below `COSID`, without the first slash.
 
-    As in CosId a slash begins a child node.  Invalid names are escaped as in a URL.  The result may
-    be another text's path as well: two counters that share a node repeat no ids.
+    As in CosId, a slash begins a child node.  Invalid names are escaped as in a URL.  Another text
+    may have the same path; two counters that share a node do not repeat ids.
     """
     text = _RESERVED.sub(lambda match: match[0].replace("_", "%5F"), text)
     if _NO_PATH.search(text):
@@ -115,9 +115,9 @@ def text_of(path: str) -> str:
 
 
 def node_of(text: str) -> str:
-    """Return the name of the node of an instance or a namespace; each has a different one.
+    """Return the node name of an instance or a namespace; each text has a different one.
 
-    It is the plain text where CosId would accept that, so both find each other's nodes.
+    It is the plain text where CosId would accept that, so both systems find each other's nodes.
     """
     text = _LOOKS_ESCAPED.sub("%25", text).replace("/", "%2F")
     if text in {".", ".."}:
@@ -132,7 +132,7 @@ def own_node_of(namespace: str) -> str:
 
 
 def name_of(node: str, node_of: Callable[[str], str] = node_of) -> str:
-    """Return the text of a node's name; a name of another system is returned unchanged."""
+    """Return the text of a node's name; another system's name is returned unchanged."""
     text = unquote(node, errors="replace")
     return text if node_of(text) == node else node
 
@@ -151,8 +151,9 @@ _OUTAGES: Final = {
     *("NewConfigNoQuorumError", "ThrottledOpError", "RequestTimeoutError"),
 }
 
-# Below the default 2 s timeout of a generator's call, so that the generator gets the reason.
-REPLY_TIMEOUT: Final = 1.5  # seconds for a session, and for each reply
+# This is below the default 2 s timeout of a generator's call, so that the generator gets the
+# reason.
+REPLY_TIMEOUT: Final = 1.5  # seconds to wait for a session, and for each reply
 
 READ_SHARE: Final = 1.5  # the driver waits for two thirds of a session's time
 CONNECTED: Final = "CONNECTED"  # a KazooState
@@ -177,13 +178,13 @@ class Wire:
     """One client of the driver, with the state that its threads report.
 
     Any event loop may use it: an answer arrives on the loop of its call.  Nothing is sent without a
-    session: the driver would keep it, and send it after its caller has gone.
+    session, because the driver would keep the request and send it after its caller has gone.
 
     Attributes:
         client: a KazooClient.
-        session: a number that changes each time that the session was suspended, expired or closed.
-        session_timeout: seconds without a message after which the server ends the session: as the
-            client requests it; for our own client, once known, as the server has agreed.
+        session: a number that changes each time the session is suspended, expires or is closed.
+        session_timeout: seconds without a message after which the server ends the session, as the
+            client requested; for a client that aiocosid created, as the server agreed, once known.
     """
 
     __slots__ = ("_is_own", "_pending", "_waiting", "client", "session", "session_timeout")
@@ -200,7 +201,7 @@ class Wire:
         client.add_listener(self)
 
     def _watch_timeout(self, connection: Any) -> None:  # noqa: ANN401 - the driver's
-        """Read the timeout that the server agrees to, which the driver does not expose."""
+        """Record the timeout that the server agrees to, which the driver does not expose."""
         connect = connection._connect
 
         def watched(*address: Any) -> tuple[float, float]:  # noqa: ANN401 - the driver's
@@ -216,8 +217,8 @@ class Wire:
             self.session = next(_sessions)
             if self._is_own:
                 # Otherwise a server that was emptied would refuse the client for ever, because the
-                # client has seen a later transaction.  All writes here compare a version, so an old
-                # read does no harm.
+                # client has seen a later transaction.  An old read does no harm, because all writes
+                # compare a version.
                 self.client.last_zxid = 0
         for future in tuple(self._waiting):
             _tell(future)
@@ -225,7 +226,7 @@ class Wire:
     async def ask(self, *requests: Callable[[Any], Any]) -> list[Any]:
         """Send requests in order, and return an answer or the driver's error for each.
 
-        A cancelled call may have taken effect; no other call gets its answers.
+        A cancelled call may have taken effect; no other call receives its answers.
 
         Args:
             *requests: functions that take the client, and return the driver's asynchronous result.
@@ -233,9 +234,9 @@ class Wire:
         Raises:
             StoreUnavailableError: there is no session, or not all answers came in time.
             StoreAuthenticationError: the user was refused.
-            ForkedError: the session is the parent's.
+            ForkedError: the session belongs to the parent process.
         """
-        with fail_if_forked():  # then nothing is sent: the session is the parent's
+        with fail_if_forked():  # in a child nothing is sent: the session is the parent's
             await self._connected()
         answers = [self._send(request) for request in requests]
         with fail_if_forked():
@@ -252,7 +253,7 @@ class Wire:
     def _send(self, request: Callable[[Any], Any]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def came(reply: Any) -> None:  # noqa: ANN401 - the driver's, in a thread of its own
+        def came(reply: Any) -> None:  # noqa: ANN401 - the driver's, called in its own thread
             _tell(answer, reply.exception or reply.value)
 
         self._pending.add(answer)
@@ -263,7 +264,7 @@ class Wire:
         with anyio.move_on_after(REPLY_TIMEOUT):
             while True:
                 changed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                self._waiting.add(changed)  # before the check, to miss no change in between
+                self._waiting.add(changed)  # before the check, so that no change is missed
                 try:
                     if self.client.connected:
                         return
@@ -286,12 +287,12 @@ class Wire:
         for answer in tuple(self._pending):
             _tell(answer, closed(STORE))
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        # Not in the loop's thread pool: a loop that ends waits for those threads.
+        # This does not use the loop's thread pool, because a loop that ends waits for its threads.
         self.client.handler.spawn(self._stop, done)
         await done
 
     def _stop(self, done: asyncio.Future[Any]) -> None:
-        with contextlib.suppress(Exception):  # its writer hangs; the thread is a daemon
+        with contextlib.suppress(Exception):  # the client's writer hangs; its thread is a daemon
             self.client.stop()
             self.client.close()
         _tell(done)
@@ -299,13 +300,13 @@ class Wire:
     def forget(self) -> None:
         """Keep the driver from waiting for its threads in a forked child, which has none.
 
-        It sends nothing there by itself: the connection stays the parent's.
+        The driver sends nothing in the child by itself: the connection stays the parent's.
         """
         atexit.unregister(self.client.handler.stop)
 
 
 def wire_of(client: object) -> Wire:
-    """Return the wire of a user's client, shared by all that use the client."""
+    """Return the wire of a user's client, shared by all users of that client."""
     kazoo: Any = client  # the driver has no types
     known = (each for each in kazoo.state_listeners if isinstance(each, Wire))
     return next(known, None) or Wire(kazoo, is_own=False)
@@ -318,18 +319,18 @@ def _tell(future: asyncio.Future[Any], value: object = None) -> None:
         if not future.done():
             future.set_result(value)
 
-    with contextlib.suppress(RuntimeError):  # its loop has ended
+    with contextlib.suppress(RuntimeError):  # the future's loop has ended
         future.get_loop().call_soon_threadsafe(tell)
 
 
-ANY: Final = -1  # the version that every node has
+ANY: Final = -1  # a version that matches every node
 
-_BATCH: Final = 500  # requests under way at once
-_FIRST_PAUSE: Final = 0.02  # seconds at most, after the first conflict; doubled by each further one
+_BATCH: Final = 500  # concurrent requests
+_FIRST_PAUSE: Final = 0.02  # maximum seconds after the first conflict; each further one doubles it
 _LAST_PAUSE: Final = 0.5  # seconds at most
 
 _CONFLICTS: Final = {"BadVersionError", "NoNodeError", "NodeExistsError", "NotEmptyError"}
-# They follow from the failure of another change.
+# These errors follow from the failure of another change.
 _FOLLOWERS: Final = {"RolledBackError", "RuntimeInconsistency"}
 
 _T = TypeVar("_T")
@@ -344,11 +345,11 @@ class Node:
 
     Attributes:
         data: its content.
-        version: counts its changes; a node that was removed and created again begins at 0.
+        version: the number of its changes; a node that was removed and created again begins at 0.
         created: the transaction that created it; unique among all nodes of all paths.
-        changed: the transaction that wrote it last.
-        changed_ms: the time of that, by the server's clock, in milliseconds since 1970.
-        children: how many nodes there are below it.
+        changed: the transaction that last wrote the node.
+        changed_ms: the time of that write on the server's clock, in milliseconds since 1970.
+        children: how many children the node has.
         owner: the session of an ephemeral node; 0 for a persistent one.
     """
 
@@ -362,7 +363,7 @@ class Node:
 
     @classmethod
     def of(cls, answer: Any) -> Node:  # noqa: ANN401 - the driver's
-        """Read an answer of the driver."""
+        """Return the node in an answer of the driver."""
         data, stat = answer
         when = stat.version, stat.czxid, stat.mzxid, stat.mtime
         return cls(data or b"", *when, stat.numChildren, stat.ephemeralOwner)
@@ -374,13 +375,13 @@ def expect(path: str, node: Node) -> Change:
 
 
 def create(path: str, data: bytes) -> Change:
-    """Create a node; fails if it exists."""
+    """Create a node; the transaction fails if it exists."""
     return "create", path, (data,)
 
 
 def create_ephemeral(path: str, data: bytes) -> Change:
-    """Create an ephemeral node of this session; fails if it exists."""
-    return "create", path, (data, None, True)  # with the client's default ACL, and ephemeral
+    """Create an ephemeral node of this session; the transaction fails if it exists."""
+    return "create", path, (data, None, True)  # with the client's default ACL, as an ephemeral node
 
 
 def write(path: str, data: bytes, node: Node | None) -> Change:
@@ -403,13 +404,14 @@ class Nodes:
         self._root = root
 
     async def get(self, *paths: str) -> list[Node | None]:
-        """Read nodes, in this order; None for a missing one."""
+        """Read nodes, in this order; None for a missing node."""
         return _read(await self._ask(*map(self._getting, paths)))
 
     async def sync_and_read(self, clock: str, *paths: str) -> tuple[int, list[Node | None]]:
         """Read nodes as they are now, and the server's clock, in milliseconds since 1970.
 
-        It begins with a write: after that a server that lagged behind reads the current state.
+        It begins with a write, after which even a server that lagged behind reads the current
+        state.
 
         Args:
             clock: the path of a node to write; it is created if it is missing.
@@ -423,7 +425,7 @@ class Nodes:
             await self.ensure(clock)
 
     async def children(self, path: str) -> list[str]:
-        """Return the names of a node's children, in order; none if it is missing."""
+        """Return the names of a node's children, in order; empty if the node is missing."""
         (names,) = await self._ask(methodcaller("get_children_async", self._root + path))
         return sorted(names or ())
 
@@ -434,7 +436,7 @@ class Nodes:
 
         Args:
             path: the top node.
-            skip: returns for a name whether to leave out the node, and all below it.
+            skip: returns for a name whether to leave out the node and everything below it.
         """
         found: dict[str, Node] = {}
         above = [path]
@@ -454,8 +456,8 @@ class Nodes:
     async def ensure(self, *paths: str) -> None:
         """Create missing nodes without data, and missing nodes above them.
 
-        They are plain nodes.  CosId's Curator creates containers, which the driver cannot; both
-        accept either kind.
+        The nodes are plain nodes.  CosId's Curator creates container nodes, which the driver
+        cannot; both systems accept either kind.
         """
         steps = (accumulate((self._root + path).split("/"), "{}/{}".format) for path in paths)
         missing = dict.fromkeys(each for step in steps for each in step if each)  # in order
@@ -470,8 +472,8 @@ class Nodes:
         """Commit all changes or none.
 
         Returns:
-            The driver's result of each change; None if a node was not as it was read, and nothing
-            was changed.
+            The driver's result of each change; None if a node had changed since it was read, and
+            nothing was written.
         """
         transaction = self._wire.client.transaction()
         for what, path, arguments in changes:
@@ -479,7 +481,7 @@ class Nodes:
         (results,) = await self._ask(lambda _: transaction.commit_async())
         done = zip(changes, results, strict=True)
         created = [(path, result) for (what, path, _), result in done if what == "create"]
-        # A parent is missing: it was removed by hand, for example.
+        # A parent is missing, for example because it was removed by hand.
         if any(isinstance(result, NoNodeError) for _, result in created):
             await self.ensure(*(path.rpartition("/")[0] for path, _ in created))
             return await self.commit(*changes)
@@ -504,9 +506,9 @@ class Nodes:
         return session
 
     async def create_numbered(self, path: str, data: bytes) -> str:
-        """Create a sequential node, whose name ends with the parent's next number; return its name.
+        """Create a sequential node, and return its name, which ends with the parent's next number.
 
-        A cancelled call may have created one.
+        A cancelled call may have created a node.
 
         Raises:
             StoreError: the server refuses or cannot be reached, as for `ZookeeperLink.call`.
@@ -518,7 +520,7 @@ class Nodes:
     async def _ask(
         self, *requests: Callable[[Any], Any], passed: type[Exception] | tuple[()] = NoNodeError
     ) -> list[Any]:
-        """Send requests; an ignored failure, as a missing node, is None."""
+        """Send requests; an ignored failure, for example a missing node, is returned as None."""
         answers: list[Any] = []
         for start in range(0, len(requests), _BATCH):
             answers += await self._wire.ask(*requests[start : start + _BATCH])
@@ -542,7 +544,7 @@ class _OnAnyLoop(BorrowedConnection[Wire]):
 
     @property
     def _is_in_use(self) -> bool:
-        """Always False: it is bound to no loop."""
+        """Always False, because the client is not bound to a loop."""
         return False
 
 
@@ -551,19 +553,19 @@ class ZookeeperLink(Link[Wire]):
 
     Attributes:
         label: the deployment in messages, without credentials.
-        address: the deployment in a URL, without credentials; empty on a user's client.
+        address: the deployment as a URL without credentials; empty for a user's client.
     """
 
     __slots__ = ("_root", "_timeout", "_wire", "address", "label")
 
     def __init__(self, client: object) -> None:
-        """Take a client, which is never closed here, nor used after a fork.
+        """Use a client, which is never closed, and never used after a fork.
 
         Raises:
-            InvalidArgumentError: it is a client of another kind.
+            InvalidArgumentError: ``client`` is not a kazoo client.
         """
         if not all(callable(getattr(client, name, None)) for name in ("get_async", "add_listener")):
-            raise InvalidArgumentError("client", type(client), expected="a kazoo KazooClient")
+            raise InvalidArgumentError("client", type(client), "must be a kazoo KazooClient")
         kazoo: Any = client  # the driver has no types
         self.label: str = (
             f"{','.join(f'{host}:{port}' for host, port in kazoo.hosts)}{kazoo.chroot}"
@@ -577,10 +579,10 @@ class ZookeeperLink(Link[Wire]):
         """Run ``work(nodes)``.
 
         Raises:
-            StoreUnavailableError: it took longer than `_CALL_TIMEOUT`, or the server is
+            StoreUnavailableError: the call took longer than `_CALL_TIMEOUT`, or the server is
                 unavailable.
             StoreError: the server refuses.
-            ForkedError: the session is the parent's.
+            ForkedError: the session belongs to the parent process.
             WrongLoopError: the session is in use on another event loop.
             UnsupportedRuntimeError: the loop is not asyncio's.
         """
@@ -593,7 +595,7 @@ class ZookeeperLink(Link[Wire]):
     ) -> _T:
         """Run ``attempt(nodes)`` until it returns a result: None means a conflict.
 
-        In each conflict another client has succeeded.
+        Each conflict means that another client succeeded.
 
         Raises:
             CosIdError: as for `call`.
@@ -615,12 +617,12 @@ class ZookeeperLink(Link[Wire]):
 
     @property
     def session_timeout(self) -> float:
-        """Seconds that a session lives without a message: as requested, later as granted."""
+        """Seconds that a session lives without a message, as requested, and later as granted."""
         return self._wire.session_timeout if self._wire is not None else self._timeout
 
 
 class OwnedLink(ZookeeperLink):
-    """On a client created from a URL: started on first use, and again after closing or a fork."""
+    """A link whose client comes from a URL; it starts on first use and after closing or a fork."""
 
     __slots__ = ()
 
@@ -628,7 +630,7 @@ class OwnedLink(ZookeeperLink):
         """Read a URL; nothing is sent yet.
 
         Raises:
-            InvalidArgumentError: it is malformed.
+            InvalidArgumentError: the URL is malformed.
         """
         found = read_url(url, ZOOKEEPER)
         self.label: str = str(found)
@@ -642,11 +644,11 @@ class OwnedLink(ZookeeperLink):
                 hosts=",".join(map(str, found.hosts)),
                 timeout=self._timeout,
                 auth_data=[("digest", ":".join(found.login))] if found.login else None,
-                # The driver's own pauses grow to an hour.
+                # The driver's default pauses grow to an hour.
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5},
             )
             self._wire = Wire(client, is_own=True)
-            client.start_async()  # connects in threads of its own, which outlive a loop
+            client.start_async()  # connects in its own threads, which outlive a loop
             return self._wire
 
         connection = OwnedConnection(

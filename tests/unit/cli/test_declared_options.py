@@ -50,7 +50,7 @@ def test_a_value_outside_its_range_is_refused_at_once(
     for value in beyond(key):
         ended = aiocosid(*WORDS[key], value)
         assert (ended.code, ended.out, scripted.urls) == (2, "", [])
-        assert f"is {value}; it has to be from {OPTIONS[key].at_least} to " in ended.err
+        assert f" must be from {OPTIONS[key].at_least} to " in ended.err
 
 
 @pytest.mark.parametrize("key", RANGES)

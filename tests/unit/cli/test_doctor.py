@@ -76,7 +76,11 @@ def test_a_server_that_is_silent(aiocosid: Command, scripted: ScriptedStore) -> 
 
 def test_a_url_that_names_no_store(aiocosid: Command) -> None:
     ended = aiocosid("doctor", "--store", "oracle://me:s3cr3t@h")
-    assert (ended.code, "url is" in ended.err, "s3cr3t" in ended.err) == (2, True, False)
+    assert (ended.code, "url 'oracle:...' must" in ended.err, "s3cr3t" in ended.err) == (
+        2,
+        True,
+        False,
+    )
 
 
 def test_stores_over_stores(aiocosid: Command, tmp_path: Path) -> None:

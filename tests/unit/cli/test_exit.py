@@ -16,7 +16,7 @@ from ._doubles import ScriptedStore
 
 # Every error that a call to a store can end with, and what a script is told.
 STORE_ERRORS = {
-    errors.InvalidArgumentError("name", "x", expected="y"): 2,
+    errors.InvalidArgumentError("name", "x", "must be y"): 2,
     errors.NameTooLongError("a.b", limit=100): 2,
     errors.MissingExtraError("redis", extra="redis"): 2,
     errors.StoreUnavailableError("redis", "gone"): 3,
@@ -39,7 +39,7 @@ STORE_ERRORS = {
     errors.SeriesEndedError("a", left=0, wanted=1): 5,
     errors.StoreRolledBackError("redis", namespace="a", name="b", seen=1, expected=2): 5,
     errors.UnsupportedRuntimeError("a free-threaded build"): 1,
-    errors.InvalidIdError("id", "x", expected="y"): 2,
+    errors.InvalidIdError("id", "x", "must be y"): 2,
     errors.MachineIdOverflowError("a", size=1, holders=("b",)): 3,
     errors.MachineIdUnavailableError("a", waited=5.0): 3,
     errors.MachineIdQuarantineError("redis", namespace="a", seconds_left=5.0): 3,
@@ -93,7 +93,7 @@ def test_an_error_of_the_store(
     [
         (errors.StoreUnavailableError("redis", "gone"), False),
         (errors.StoreError("redis", "says no"), False),
-        (errors.InvalidArgumentError("name", "x", expected="y"), False),
+        (errors.InvalidArgumentError("name", "x", "must be y"), False),
         (errors.StoreNotInitializedError("redis", namespace="a", seconds_left=5.0), True),
         (errors.IdOverflowError("a.b", limit=2**63 - 1), True),
     ],

@@ -91,12 +91,12 @@ def test_what_is_no_column_of_numbers_is_refused(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((), 2, "--above N, or --from-table"),
-        (("--above", 5, "--from-table", "orders.id"), 2, "--above N, or --from-table"),
-        (("--above", 5, "--data-url", "sqlite:///x.db"), 2, "given with --from-table"),
+        ((), 2, "--above N or --from-table"),
+        (("--above", 5, "--from-table", "orders.id"), 2, "--above N or --from-table"),
+        (("--above", 5, "--data-url", "sqlite:///x.db"), 2, "requires --from-table"),
         (("--from-table", "orders.id"), 4, "it has no tables of yours"),
         (("--from-table", "orders.id", "--data-url", "sqlite:///x.db"), 4, "no such file"),
-        (("--from-table", "orders.id", "--data-url", "redis://u:s3cr3t@h"), 2, "url is 'redis"),
+        (("--from-table", "orders.id", "--data-url", "redis://u:s3cr3t@h"), 2, "url 'redis"),
     ],
 )
 def test_where_nothing_can_be_read(

@@ -79,7 +79,7 @@ def test_a_counter_that_is_there_already_is_a_problem(aiocosid: Command, namespa
     ("file", "at", "said"),
     [
         ("short.toml", "2101-01-01", "it sorts before the present one"),
-        ("ids.toml", "10000-01-01", "a time as"),
+        ("ids.toml", "10000-01-01", "a time such as"),
     ],
 )
 def test_keys_that_come_again(aiocosid: Command, file: str, at: str, said: str) -> None:
@@ -108,8 +108,8 @@ def test_without_grouped_generators(aiocosid: Command, tmp_path: Path) -> None:
     ("words", "code", "said"),
     [
         (("ids.toml",), 2, "--at"),
-        (("ids.toml", "--at", "soon"), 2, "a time as"),
-        (("ids.toml", "--at", "2099-01-01T00:00"), 2, "given with its offset"),
+        (("ids.toml", "--at", "soon"), 2, "a time such as"),
+        (("ids.toml", "--at", "2099-01-01T00:00"), 2, "has no UTC offset"),
         (("none.toml", "--at", "2099-01-01"), 2, "none.toml"),
     ],
 )

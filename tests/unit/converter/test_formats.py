@@ -72,7 +72,7 @@ def test_the_blocklist_is_that_of_the_specification() -> None:
         with pytest.raises(InvalidIdError, match="the Sqid of one id"):
             SqidsConverter().as_int(other)
     nothing = SqidsConverter("abc", 3, ("cab", "abc", "bca"))
-    with pytest.raises(InvalidIdError, match="one with a text"):
+    with pytest.raises(InvalidIdError, match="has no text"):
         nothing.as_str(0)
 
 

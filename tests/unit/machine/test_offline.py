@@ -293,8 +293,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "expected"),
         [
-            ({"offline": 60.0}, "with a state_dir"),
-            ({"offline": 9.0, "state_dir": "here"}, "above the interval of 10"),
+            ({"offline": 60.0}, "requires a state_dir"),
+            ({"offline": 9.0, "state_dir": "here"}, "longer than the interval of 10"),
             ({"offline": -1.0, "state_dir": "here"}, "seconds"),
             ({"offline": 60.0, "state_dir": "here", "instance_id": "x"}, "stable"),
         ],
@@ -329,4 +329,4 @@ class TestRefusals:
         except InvalidArgumentError as refused:
             error = refused
         assert (error is None) == is_confirmed
-        assert error is None or "beside CosId's own 'java'" in str(error)
+        assert error is None or "next to CosId's own 'java'" in str(error)

@@ -404,14 +404,14 @@ async def test_a_provider_passes_it_on() -> None:
         assert COSID_MS.parse(await order.next_id()).machine_id >> 8 == 2
         with pytest.raises(InvalidArgumentError, match="region"):
             await ids.snowflake("other", region=1)
-        with pytest.raises(InvalidArgumentError, match="left out with this machine"):
+        with pytest.raises(InvalidArgumentError, match="cannot be combined with machine"):
             await ids.snowflake("manual", machine=ManualMachineIdDistributor(1), region=1)
 
 
 def test_a_store_that_notes_no_region() -> None:
     """CosId's proxy has no place for it."""
     store = HttpStore.from_url("cosid+http://cosid:8688")
-    with pytest.raises(InvalidArgumentError, match="does not note the region"):
+    with pytest.raises(InvalidArgumentError, match="keeps no regions"):
         store.machine_id_distributor(
             instance_id=InstanceId("a", stable=True), region=1, region_bits=2
         )

@@ -123,11 +123,11 @@ def test_bad_arguments() -> None:
         GroupBy.day(zone="Mars/Base")
     with pytest.raises(InvalidArgumentError, match="function"):
         GroupBy.key("tenant")  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(InvalidArgumentError, match="of one width"):
+    with pytest.raises(InvalidArgumentError, match="have one width"):
         GroupBy.day(zone="UTC", pattern="yyyy-M-d", within=lambda: "shop")
     for key in ("", "a\0b", None, 7):
         function: Any = [key].pop
-        with pytest.raises(InvalidArgumentError, match="group is"):
+        with pytest.raises(InvalidArgumentError, match="group must be"):
             GroupBy.key(function).key_at(0)
 
 

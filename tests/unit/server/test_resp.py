@@ -77,7 +77,7 @@ async def test_the_namespace_of_other_keys_can_be_chosen() -> None:
     assert [each.namespaced_name for each in await store.counters()] == ["php.order"]
 
 
-RISES = "ERR a counter only rises: increment has to be from 1 to"
+RISES = "ERR a counter only rises: increment must be from 1 to"
 OVERFLOW = "ERR increment or decrement would overflow"
 READING = "GET a; EXISTS a b; TYPE a; MGET a b"
 

@@ -144,7 +144,7 @@ def test_every_key_of_an_interval_has_one_node() -> None:
         assert found.exact(at(end) - datetime.resolution) == found.effective_nodes[-1]
         assert found.range(ShardRange.all()) == found.effective_nodes
         for outside in (at(begin) - datetime.resolution, at(end)):
-            with pytest.raises(InvalidArgumentError, match="of a time in"):
+            with pytest.raises(InvalidArgumentError, match="must have a time in"):
                 found.exact(outside)
 
 
@@ -200,16 +200,16 @@ def test_a_range_outside_of_the_interval_or_crossed_has_no_node() -> None:
 def test_an_error_says_which_time_and_which_interval() -> None:
     with pytest.raises(InvalidArgumentError, match="2027, 1, 1") as caught:
         months().exact(at("2027-01-01"))
-    assert str(caught.value).endswith(f"of a time in {YEAR}")
-    with pytest.raises(InvalidArgumentError, match="it is of 2027-06-01T00:00:00"):
+    assert str(caught.value).endswith(f"must have a time in {YEAR}")
+    with pytest.raises(InvalidArgumentError, match="its time is 2027-06-01T00:00:00"):
         months(key=StandardTimeKey("UTC")).exact("2027-06-01 00:00:00")
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"effective": ShardRange.at_least(at("2026-01-01"))}, "of two ends"),
-        ({"effective": ShardRange.closed(1, 2)}, "a datetime without a zone"),
+        ({"effective": ShardRange.at_least(at("2026-01-01"))}, "two datetimes"),
+        ({"effective": ShardRange.closed(1, 2)}, "datetimes without a zone"),
         ({"effective": "2026"}, "a ShardRange"),
         (
             {"effective": ShardRange.closed(at("2026-01-01T00:00Z"), at("2027-01-01T00:00Z"))},

@@ -141,7 +141,7 @@ def test_interval_nodes() -> None:
     differing = 0
     for vector in load("sharding_interval", "interval.nodes"):
         if "error" in vector:
-            with pytest.raises(InvalidArgumentError, match="two ends"):
+            with pytest.raises(InvalidArgumentError, match="two datetimes"):
                 timeline(vector["args"])
             continue
         effective = vector["args"]["effective"]
@@ -165,7 +165,7 @@ def test_interval_precise() -> None:
         value = datetime.fromisoformat(vector["args"]["value"])
         found = timeline(vector["args"])
         if "error" in vector:
-            with pytest.raises(InvalidArgumentError, match="of a time in"):
+            with pytest.raises(InvalidArgumentError, match="must have a time in"):
                 found.exact(value)
         else:
             assert found.exact(value) == vector["result"], vector
@@ -247,7 +247,7 @@ def test_standard_keys() -> None:
         if args["value_type"] == "Integer":
             continue  # Java tells 32 bits from 64 and refuses them; Python has one integer
         if "error" in vector or value == "2024-02-30 01:02:03":
-            with pytest.raises(InvalidArgumentError, match="as 'yyyy-MM-dd HH:mm:ss' writes it"):
+            with pytest.raises(InvalidArgumentError, match="written as 'yyyy-MM-dd HH:mm:ss'"):
                 key.local_time(value)
         elif args["value_type"] == "ZonedDateTime":
             assert value.replace(tzinfo=None).isoformat() == vector["result"]

@@ -133,9 +133,7 @@ def test_an_hour_that_occurs_twice_is_refused_both_ways() -> None:
     """X10: 2026-10-25, 2 to 3 o'clock in Berlin; CosId writes one text for both."""
     earlier, later = at(BERLIN, 2026, 10, 25, 0, 30), at(BERLIN, 2026, 10, 25, 1, 30)
     for number in (earlier, later):
-        with pytest.raises(
-            InvalidIdError, match=r"Europe/Berlin .* 2026-10-25 02:30:00, occurs twi"
-        ):
+        with pytest.raises(InvalidIdError, match=r"Europe/Berlin, 2026-10-25 02:30:00, occurs twi"):
             BERLIN.as_text(number)
         in_utc = FriendlyText(COSID_MS, zone="UTC")
         assert in_utc.as_id(in_utc.as_text(number)) == number
@@ -200,7 +198,7 @@ def test_years_are_four_digits() -> None:
     for zone in ("UTC", "+08:00"):
         with pytest.raises(InvalidIdError, match="10000"):
             FriendlyText(wide, zone=zone).as_text(last + (zone == "UTC") * 2**15)
-    with pytest.raises(InvalidIdError, match="calendar"):
+    with pytest.raises(InvalidIdError, match="a date and a time that exist"):
         FriendlyText(wide, zone="-08:00").as_id("99991231235959999-1-2")
 
 

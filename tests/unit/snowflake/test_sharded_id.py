@@ -581,7 +581,7 @@ async def test_it_opens_with_ids(clock: ManualClock, ear: Ear, store: Sequences)
     store.error = ClockSkewError("redis", ahead=7, tolerance=2)
     with pytest.raises(ClockSkewError):
         await gen.__aenter__()
-    store.error = InvalidArgumentError("key", "order", expected="with a hash tag")
+    store.error = InvalidArgumentError("key", "order", "must be with a hash tag")
     with pytest.raises(InvalidArgumentError, match="hash tag"):
         await gen.__aenter__()
     store.error = None

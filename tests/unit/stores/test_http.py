@@ -110,7 +110,10 @@ def test_urls_that_name_nothing() -> None:
         *("", "host", "ftp://host", "http://", "http:///path", "http://host:x", "http://[::1"),
         *("http://host?a=secret", "http://host#a", "redis://secret@host", "http://host:99999"),
     ):
-        with pytest.raises(InvalidArgumentError, match=r"url is '(\w+:)?\.\.\.'") as caught:
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"^url ('\w+:\.\.\.' )?(must (begin|look)|cannot have the option)",
+        ) as caught:
             HttpStore.from_url(url)
         assert "secret" not in str(caught.value)
 
@@ -120,5 +123,5 @@ def test_clients_that_are_none() -> None:
     with httpx.Client(base_url="http://host") as client:
         wrong: Any
         for wrong in (client, None, "http://host", httpx.AsyncClient()):
-            with pytest.raises(InvalidArgumentError, match=r"^client is "):
+            with pytest.raises(InvalidArgumentError, match=r"^client must be "):
                 HttpStore(wrong)

@@ -686,7 +686,9 @@ class TestDescription:
             StripedStore.from_url(f"striped:?{both}", store_from_url=opened.append)  # type: ignore[arg-type]
         assert opened == ["memory:", "redis+sentinel://h/s"]
         for wrong in ("", "?", f"?{both}&span=1", f"?{both}&store_timeout=1&store_timeout=1", both):
-            with pytest.raises(InvalidArgumentError, match=r"url is 'striped:\.\.\.'"):
+            with pytest.raises(
+                InvalidArgumentError, match=r"url 'striped:\.\.\.' must look like striped:"
+            ):
                 StripedStore.from_url(f"striped:{wrong}", store_from_url=store_from_url)
         for seconds in ("x", "0", "nan"):
             url = f"striped:?{inner}&store_timeout={seconds}"

@@ -104,13 +104,13 @@ def test_a_url_that_is_none() -> None:
     for url, words in {
         "tiered:": "tiered:?root=URL&cache=URL",
         f"tiered:?root=memory://&cash={cache}": "tiered:?root=URL&cache=URL",
-        f"tiered:?root=memory://&cache={cache}&x=1": "options are root, cache, span",
+        f"tiered:?root=memory://&cache={cache}&x=1": "with options root, cache, span",
         f"tiered:?root=memory://&cache={cache}&span=many": "a number",
         f"tiered:?root=memory://&cache={cache}&span=0": "an integer from 1",
         "tiered:?root=memory://&cache=memory://": "a RedisStore",
-        "tiered:?root=nowhere://&cache=redis://h": "begins with",
-        f"tiered:?root={nested}&cache=redis://h": "no TieredStore",
-        "tiered:?root=redis://h&cache=redis://h": "a durable store, no RedisStore",
+        "tiered:?root=nowhere://&cache=redis://h": "must begin with",
+        f"tiered:?root={nested}&cache=redis://h": "neither a RedisStore nor a TieredStore",
+        "tiered:?root=redis://h&cache=redis://h": "a durable store, neither a RedisStore",
         f"tiered:?root=memory://&cache={cache}&span={2**40 + 1}": "an integer from 1",
     }.items():
         with pytest.raises(InvalidArgumentError, match=re.escape(words)) as caught:
@@ -143,13 +143,18 @@ def test_settings_that_are_none() -> None:
     """Each mistake is at its key."""
     for table, said in {
         ("root", "main"): "stores.fast.cache: is missing",
-        ("root", "main", "cache", "memory://"): "stores.fast.cache: has to be a RedisStore",
-        ("root", "mian", "cache", CACHE): "stores.fast.root: has to be a URL",
+        ("root", "main", "cache", "memory://"): "stores.fast.cache: must be a RedisStore",
+        ("root", "mian", "cache", CACHE): "stores.fast.root: is no name in [stores]",
         ("root", "fast", "cache", CACHE): "stores.fast.root: is a tiered store itself",
         ("root", "main", "cache", CACHE, "spam", 5): "stores.fast.spam: is no key here; did you",
-        ("root", "main", "cache", CACHE, "span", 0): "stores.fast.span: it has to be greater",
-        ("root", "main", "cache", CACHE, "span", 2**41): "stores.fast.span: it has to be less",
-        ("root", CACHE, "cache", CACHE): "stores.fast.root: has to be a durable store, no RedisSt",
+        ("root", "main", "cache", CACHE, "span", 0): "stores.fast.span: must be greater",
+        ("root", "main", "cache", CACHE, "span", 2**41): "stores.fast.span: must be less",
+        (
+            "root",
+            CACHE,
+            "cache",
+            CACHE,
+        ): "stores.fast.root: must be a durable store, neither a RedisSt",
     }.items():
         fast = dict(zip(table[::2], table[1::2], strict=True))
         stores = {"main": "memory://", "fast": fast}
@@ -183,9 +188,9 @@ async def test_by_hand() -> None:
             TieredStore(nothing, cache)
         with pytest.raises(InvalidArgumentError):
             TieredStore(root, nothing)
-    with pytest.raises(InvalidArgumentError, match="no RedisStore, whose server may lose data"):
+    with pytest.raises(InvalidArgumentError, match="a durable store, neither a RedisStore"):
         TieredStore(cache, cache)
-    with pytest.raises(InvalidArgumentError, match=r"span is 50.*at least the step, 51"):
+    with pytest.raises(InvalidArgumentError, match=r"at least the step, 51, not 50"):
         TieredStore(root, cache, span=50).segment_distributor(name="n", step=51)
     async with connect(TieredStore(root, cache, pause=0)) as ids:
         chain = await ids.segment_chain("order")
@@ -211,7 +216,7 @@ class OfUnnamed(MemoryStore):
 def test_a_root_that_cannot_be_told_from_others_has_to_be_named() -> None:
     """Else two databases with counters of one name would mix their spans, and repeat ids."""
     cache = RedisStore.from_url("redis://h")
-    with pytest.raises(InvalidArgumentError, match=r"root_name is None.*this store root"):
+    with pytest.raises(InvalidArgumentError, match=r"root_name is required for this store root"):
         TieredStore(OfUnnamed(), cache)
     TieredStore(OfUnnamed(), cache, root_name="mine")
     with pytest.raises(InvalidArgumentError, match="root_name"):

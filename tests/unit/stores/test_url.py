@@ -121,7 +121,7 @@ def test_files(tmp_path: Path) -> None:
         f"{tmp_path}/{name}" for name in ("ca", "crt", "key")
     ]
     for url, expected in {
-        f"etcd://h?{options}": "its options are timeout$",
+        f"etcd://h?{options}": ": its options are timeout$",
         f"etcds://h?ssl_certfile={tmp_path}/crt": "all of ssl_certfile, ssl_keyfile, or none",
         "etcds://h?ssl_ca_certs=/not/there": "a file that can be read for ssl_ca_certs",
         f"etcds://h?ssl_ca_certs={tmp_path}": "a file that can be read",
@@ -210,22 +210,22 @@ def test_a_wrong_url_is_refused_and_not_shown(kind: str, url: Any) -> None:
 def test_what_is_expected_instead() -> None:
     """The schemes, the form, the options, or the values of one."""
     for url, kind, expected in (
-        ("ftp://h", "redis", "url is 'ftp:...'.*redis://, valkey://, .*, rediss\\+sentinel://"),
-        ("h", "etcd", r"url is '\.\.\.'.*etcd://, etcds://"),
+        ("ftp://h", "redis", "url 'ftp:...' must .*redis://, valkey://, .*, rediss\\+sentinel://"),
+        ("h", "etcd", r"url must begin with .*etcd://, etcds://"),
         ("mysql://h", "mysql", "like mysql://user:password@host:port/database.*percent-encoded"),
         ("redis://a,b", "redis", r"several hosts are redis\+cluster:// or redis\+sentinel://"),
         (
             "redis://h?sokcet_timeout=1",
             "redis",
-            "the option 'sokcet_timeout'; its options are .*, socket",
+            "the option 'sokcet_timeout': its options are .*, socket",
         ),
         ("mysql://h/d?ssl-mode=PREFERRED", "mysql", "DISABLED, REQUIRED, VERIFY_CA or VERIFY_ID"),
         ("mysql://h/d?ssl-ca=/x&ssl-ca=/x", "mysql", "can be read for ssl-ca"),
-        ("redis://h?db=1&db=1", "redis", "at most once each of the options db"),
+        ("redis://h?db=1&db=1", "redis", "each of the options db.* at most once"),
         ("redis://h?protocol=4", "redis", "an integer from 2 to 3 for protocol"),
         ("redis://h?db=x", "redis", "an integer from 0 for db"),
         ("rediss://h?ssl_check_hostname=maybe", "redis", "true or false for ssl_check_hostname"),
-        ("etcd://u@h", "etcd", "with user:password, or neither"),
+        ("etcd://u@h", "etcd", "must have user:password, or neither"),
         ("http://h?x=1", "http", "its options are none"),
         ("zookeeper://h?session_timeout=x", "zookeeper", "a number of seconds for session_timeout"),
     ):

@@ -121,7 +121,7 @@ def test_whatever_does_not_fit_is_refused(found: Values) -> None:
     "error",
     [
         NameTooLongError("ns.name", limit=3),
-        InvalidArgumentError("step", "0", expected="at least 1"),
+        InvalidArgumentError("step", "0", "must be at least 1"),
         IdOverflowError("ns.name", limit=3),
         CorruptCounterError(LABEL, counter="c", found="x"),
         CounterMissingError(LABEL, counter="c"),

@@ -63,7 +63,7 @@ class Memory(IdSegmentDistributor):
 
     def check(self, step: int) -> None:
         if type(step) is not int or step < 1:
-            raise InvalidArgumentError("step", step, expected="at least 1")
+            raise InvalidArgumentError("step", step, "must be at least 1")
         MemoryStore().segment_distributor(name="x", offset=self.read()).next_max_id_nowait(step)
 
     def write(self, max_id: int) -> int:
@@ -153,7 +153,7 @@ class WritesThenRefuses(Memory):
         if type(step) is int:
             self.write(self.read() + abs(step))
         if type(step) is not int or step < 1:
-            raise InvalidArgumentError("step", step, expected="at least 1")
+            raise InvalidArgumentError("step", step, "must be at least 1")
         return self.read()
 
 

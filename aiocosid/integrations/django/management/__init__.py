@@ -1,4 +1,4 @@
-"""What ``manage.py`` offers with ``aiocosid.integrations.django`` in ``INSTALLED_APPS``."""
+"""The commands that ``aiocosid.integrations.django`` adds to ``manage.py``."""
 
 from __future__ import annotations
 

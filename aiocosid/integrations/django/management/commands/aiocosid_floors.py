@@ -1,7 +1,7 @@
-"""``manage.py aiocosid_floors``: the commands that raise the counters above the rows."""
+"""``manage.py aiocosid_floors``: prints the commands that raise the counters above the rows."""
 
 # pyright: basic
-# Strictly, each name of the framework would be an error: it has no annotations.
+# In strict mode each name of the framework would be an error, because it has no annotations.
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ __all__ = ("Command",)
 class Command(BaseCommand):  # type: ignore[misc]  # Django has no annotations
     """Prints an ``aiocosid set-floor`` for each counter of a `CosIdField`.
 
-    It raises none itself.  It opens the generators, which costs each a segment.
+    It does not raise a counter itself.  It opens the generators, which costs each of them a
+    segment.
     """
 
     help = (
@@ -44,7 +45,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no annotations
                 continue
             generator = model._meta.pk.find()
             counter = generator.statistics() if isinstance(generator, SyncIdGenerator) else None
-            if isinstance(counter, SegmentStatistics):  # a Snowflake counts nothing
+            if isinstance(counter, SegmentStatistics):  # a Snowflake has no counter
                 key = (counter.namespace, counter.name)
                 floors[key] = max(highest, floors.get(key, 0))
         return "\n".join(
@@ -68,7 +69,7 @@ def _highest(model: Any) -> Iterator[int]:  # noqa: ANN401 - any model
 
 
 def _last_number(connection: Any, table: str, column: str) -> int:  # noqa: ANN401 - Django's
-    """Return the last number of the database's own counter, perhaps of a row that was deleted."""
+    """Return the last number of the database's own counter, perhaps of a deleted row."""
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             name = connection.ops.quote_name(table)
@@ -79,7 +80,7 @@ def _last_number(connection: Any, table: str, column: str) -> int:  # noqa: ANN4
         else:
             return 0
         number, *_ = cursor.fetchone() or (0,)
-    return number or 0  # PostgreSQL: NULL of one that was never used
+    return number or 0  # PostgreSQL returns NULL for an unused sequence
 
 
 def _has_sequences(cursor: Any) -> bool:  # noqa: ANN401 - Django's
