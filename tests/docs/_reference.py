@@ -78,7 +78,7 @@ MORE: Final = {
     "state_dir": "../explanation/leases.md#a-restart-on-the-same-machine",
     "store": "#store-urls",
     "stores": "#tiered-stores",
-    "strict": "../explanation/guarantees.md#strict-order-across-processes",
+    "strict": "generators.md#strict-order-across-processes",
 }
 """Where a key is explained at length."""
 

@@ -1,7 +1,7 @@
 """Each row of the tables and lists that promise something has a test.
 
-The rows of the guarantees, store by store, name their tests on the page.  Those of the other tables
-have them here: a row that is new, or says something else, needs its test.
+The evidence names the tests of the guarantees, store by store.  Those of the other tables have them
+here: a row that is new, or says something else, needs its test.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "`SegmentId` with `strict=True`": KEPT,
         "After a restart": f"{OF_COUNTERS}::test_distributors_of_one_name_share_the_counter",
     },
-    ("docs/explanation/guarantees.md", "Strict order across processes"): {
+    ("docs/reference/generators.md", "Which stores keep it"): {
         "memory": KEPT,
         "SQLite, PostgreSQL": KEPT,
         "etcd, ZooKeeper": KEPT,
@@ -129,12 +129,12 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
     },
     ("docs/explanation/leases.md", "The life of a lease"): {
         "The first generator": f"{OF_MACHINES}::test_new_ids_come_before_expired_ones",
-        "It writes the first mark": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
+        "It writes the first fence": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
         "Every `interval`": f"{LEASE}::test_ten_generators_have_one_lease",
         "A clean close": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
     },
     ("docs/explanation/leases.md", "The two ends"): {
-        "the mark": f"{LEASE}::test_past_the_mark_it_is_silent_until_the_store_answers",
+        "the fence": f"{LEASE}::test_past_the_mark_it_is_silent_until_the_store_answers",
         "the lease's time": f"{LEASE}::test_past_the_lease_it_is_silent_by_the_monotonic_clock",
     },
     ("docs/explanation/leases.md", "After a crash"): {
@@ -155,7 +155,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "a start while another": f"{OFFLINE}::test_beside_a_living_process_it_takes_nothing",
         "the disk fails": f"{OFFLINE}::test_a_disk_that_fails_stops_it",
     },
-    ("docs/explanation/leases.md", "A store that forgot"): {
+    ("docs/reference/schema.md", "What identifies a store"): {
         "Redis, Valkey": "tests/integration/test_redis_quarantine.py"
         "::test_failed_over_to_a_replica_that_lags_and_back",
         "PostgreSQL": "tests/integration/test_sql_machine_quarantine.py::test_a_promoted_standby",
@@ -209,7 +209,10 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
 
 def rows(page: str, heading: str) -> list[str]:
     """The rows of the first table below a heading, or else the items of its lists."""
-    below = (ROOT / page).read_text("utf-8").partition(f"# {heading}\n")[2]
+    text = (ROOT / page).read_text("utf-8")
+    below = re.split(
+        rf"^#+ {re.escape(heading)}(?: \{{.*)?$", text, maxsplit=1, flags=re.MULTILINE
+    )[1]
     section = re.split(r"\n#+ ", below, maxsplit=1)[0]
     table = section.partition("\n|---")[2].partition("\n\n")[0]
     if table:
@@ -237,3 +240,16 @@ def test_the_tests_are_there() -> None:
     named = {test for claims in CLAIMS.values() for test in claims.values() if test}
     places = [test.split("::") for test in named]
     assert [test for test in places if not has_test(ROOT / test[0], test[1])] == []
+
+
+def test_each_row_of_the_stores_has_its_tests() -> None:
+    """The rows of one store with other settings belong to its first row; its row names a test."""
+    folder = ROOT / "docs" / "explanation"
+    guarantees = (folder / "guarantees.md").read_text("utf-8")
+    promised = set(re.findall(r'<span id="((?:counters|machines)-[\w-]+)">', guarantees))
+    shown = (folder / "evidence.md").read_text("utf-8").partition("\n## Which test shows it\n")[2]
+    lines = [line for line in shown.splitlines() if "`tests/" in line or "`make chaos" in line]
+    tested = {place for line in lines for place in re.findall(r"guarantees\.md#([\w-]+)\)", line)}
+    assert promised - tested == {"machines-split"}  # a case that is not noticed
+    assert tested <= promised
+    assert len(promised) > 25

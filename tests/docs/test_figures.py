@@ -155,10 +155,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         "`sync_interval` as it is by default, 2 min",  # NATS'
         f"new processes wait: {QUARANTINE:g} seconds by default",
         f"a chain holds ids for [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
-        "1,000 waiting tasks",
-        "1,000 tasks that ask together",
-        f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
-        f"the piece in hand, up to {_opening.LONG_PIECE:,} ids",
+        f"the current piece, up to {_opening.LONG_PIECE:,} ids",
         f"a turn after every {_opening.LONG_PIECE:,} ids",
     ),
     DOCS / "explanation" / "leases.md": (
@@ -177,7 +174,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"With `lead=200` that is {200 - INTERVAL:g} to 200 seconds",
         f"The lead may be up to {_options.LEASE_SHARE:g} of the safe guard",
         (
-            f"The id's mark is up to {LEAD:g} seconds ahead; that of a stable instance up to "
+            f"The id's fence is up to {LEAD:g} seconds ahead; that of a stable instance up to "
             f"{STABLE_LEAD:g}."
         ),
         f"The old one is handed out after {GUARD / 60:g} minutes without a renewal",
@@ -185,7 +182,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
             f"up to `lead`: {STABLE_LEAD:g} seconds, because a stable instance renews every "
             f"{STABLE:g} seconds"
         ),
-        f"the mark on its disk has passed, {STABLE_LEAD:g} seconds at most",
+        f"the fence on its disk has passed, {STABLE_LEAD:g} seconds at most",
         (
             f"written every {DEFAULT_MARK_INTERVAL:g} seconds, so the wait is at most {BY_HAND:g} "
             "seconds"
@@ -195,21 +192,13 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
             f"{60 / 5:g} calls a minute"
         ),
         f"instead of {STABLE_LEAD:g}. The record",
-        f"a nearer mark of its own, {STABLE_LEAD:g} seconds ahead",
+        f"a nearer fence of its own, {STABLE_LEAD:g} seconds ahead",
         f"does not answer within {lease_opening.OFFLINE_PATIENCE:g} seconds",
         f"tries for `start_timeout`, {_options.USUAL_PATIENCE:g} seconds by default",
         f"ids stop within {STABLE_LEAD:g} seconds, with an error",
-        f"does not wait for the {LEAF:g} seconds",
-        f"The file's time is up to {LEAF_INTERVAL:g} seconds old",
         f"A quarantine takes {QUARANTINE_MARGIN:g} seconds more than the longest safe guard",
         f"in the namespace: {QUARANTINE:g} seconds by default",
-        f"with `safe_guard=40, interval=10` it is {40 + QUARANTINE_MARGIN:g} seconds",
         f"`CachedSnowflakeId` at most, {BORROWED:g} seconds by default",
-        f"by up to `max_borrow` ({BORROWED:g} seconds by default)",
-        f"our ids end {LEASE:g} seconds after the last stamp, CosId takes over after {GUARD:g}.",
-        f"Clocks that differ by less than {GUARD - LEASE:g} seconds are safe",
-        f"For {LEAD + RELEASE_MARGIN:g} seconds at most, a Java process",
-        f"repeat ids of that process's last {LEAD:g} seconds",
         f"A thousand processes make {ceil(1000 / INTERVAL)} calls a second",
         f"unavailable for {GUARD / 60:g} minutes",
         f"died within the last {GUARD / 60:g} minutes",
@@ -285,6 +274,25 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
 }
 
 ELSEWHERE: Final = {  # what other pages say of the same constants
+    "reference/schema.md": (
+        f"does not wait for the {LEAF:g} seconds",
+        f"The file's time is up to {LEAF_INTERVAL:g} seconds old",
+    ),
+    "reference/cosid-peers.md": (
+        f"Our ids end {LEASE:g} seconds after the last stamp, and CosId takes over after {GUARD:g}",
+        f"Clocks that differ by less than {GUARD - LEASE:g} seconds are safe",
+        f"For {LEAD + RELEASE_MARGIN:g} seconds at most, a Java process",
+        f"repeat ids of that process's last {LEAD:g} seconds",
+    ),
+    "reference/snowflake.md": (
+        f"with `safe_guard=40, interval=10` it is {40 + QUARANTINE_MARGIN:g} seconds",
+        f"by up to `max_borrow` ({BORROWED:g} seconds by default)",
+    ),
+    "reference/generators.md": (
+        "1,000 waiting tasks",
+        "1,000 tasks that ask together",
+        f"an id then costs {min(STRICT):.0f} to {max(STRICT):.0f} µs",
+    ),
     "howto/kubernetes.md": (
         f"killed within the last {GUARD / 60:g} minutes",
         f"holds {GUARD / 10:g}. The default layout",

@@ -31,6 +31,32 @@ pytestmark = [
 in_browser = pytest.mark.asyncio(loop_scope="module")
 
 MOST_BYTES: Final = 300_000
+SEARCH: Final = (Path(__file__).parent / "_search.js").read_text("utf-8")
+WANTED: Final = {  # the pages of which one is the right first answer
+    "alembic": {"howto/sqlalchemy.html"},
+    "backup": {"howto/operate.html"},
+    "cancel": {"explanation/cancellation.html"},
+    "celery": {"howto/threads-and-celery.html"},
+    "clock": {"explanation/clocks.html"},
+    "django": {"howto/django.html"},
+    "duplicate": {"explanation/guarantees.html"},
+    "fork": {"explanation/runtimes.html", "howto/workers.html"},
+    "gap": {"howto/gapless-numbers.html", "explanation/guarantees.html"},
+    "gunicorn": {"howto/workers.html"},
+    "invoice": {"howto/gapless-numbers.html"},
+    "javascript": {"howto/id-types.html"},
+    "kubernetes": {"howto/kubernetes.html"},
+    "leaf": {"migrate/from-leaf.html"},
+    "litestar": {"howto/fastapi.html"},
+    "outage": {"howto/store-is-down.html"},
+    "permissions": {"reference/rights.html"},
+    "prometheus": {"howto/observe.html"},
+    "pytest": {"howto/test-your-code.html"},
+    "redis password": {"reference/stores.html", "howto/prepare-a-store.html"},
+    "sentinel": {"reference/stores.html", "howto/prepare-a-store.html"},
+    "toml": {"howto/configure.html", "reference/settings.html"},
+    "uuid": {"migrate/from-uuid-or-auto-increment.html", "howto/do-i-need-this.html"},
+}
 OVERFLOWS: Final = (Path(__file__).parent / "_overflows.js").read_text("utf-8")
 TEXT_OUTSIDE: Final = (Path(__file__).parent / "_text_outside.js").read_text("utf-8")
 TEN: Final = (
@@ -175,6 +201,17 @@ async def test_the_search_finds_the_guide_first(browser: Browser, url: str) -> N
         await visitor.page.get_by_role("textbox", name="Search").fill("fastapi")
         first = visitor.page.locator(".md-search-result__link").first
         await expect(first).to_have_attribute("href", f"{url}/howto/fastapi.html")
+
+
+@in_browser
+async def test_the_search_finds_what_a_person_wants(browser: Browser, url: str) -> None:
+    """The site's own index and ranking: of the first answers at most two are other pages."""
+    async with visit(browser) as visitor:
+        await visitor.page.goto(f"{url}/index.html")
+        found = await visitor.page.evaluate(SEARCH, list(WANTED))
+    wrong = {word: page for word, page in found.items() if page not in WANTED[word]}
+    assert len(WANTED) >= 20
+    assert len(wrong) <= 2, wrong
 
 
 @in_browser

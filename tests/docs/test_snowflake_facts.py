@@ -49,9 +49,9 @@ def included(source: str) -> str:
 
 
 CELL_NAMES: dict[type, str] = {
-    MachineRecord: "note",
+    MachineRecord: "machine record",
     NamespaceCount: "namespaces",
-    NamespaceRecord: "space",
+    NamespaceRecord: "namespace record",
 }
 
 

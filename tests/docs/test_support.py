@@ -184,3 +184,11 @@ def test_the_fragments_make_a_changelog() -> None:
     folder = ROOT / "docs" / "changes"
     entries = [path for path in folder.iterdir() if path.name != "README.md"]
     assert done.stdout.count("\n- ") >= len(entries)
+
+
+def test_the_entry_of_an_unreleased_version_is_short() -> None:
+    """No release came before it, so the entry says what there is, not what was changed."""
+    text = (ROOT / "docs" / "changelog.md").read_text("utf-8")
+    entries = re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]
+    unreleased = [each for each in entries if each.splitlines()[0].endswith("(unreleased)")]
+    assert [each for each in unreleased if len(each.splitlines()) > 25] == []
