@@ -95,9 +95,7 @@ class Finding:
 def failed(check: str, error: CosIdError) -> Finding:
     """Return the finding of a check that has raised an error."""
     remedy = f"see {error.url}"
-    if isinstance(error, StoreUnavailableError):
-        remedy = "start the server, or correct the store's URL"
-    elif type(error) in {StoreError, StoreAuthenticationError}:
+    if type(error) in {StoreError, StoreAuthenticationError, StoreUnavailableError}:
         remedy = ""  # the text has it
     return Finding(check=check, status=Status.FAILED, text=str(error), remedy=remedy)
 

@@ -118,7 +118,7 @@ def test_every_url_in_a_table_names_a_store(page: Path, tmp_path: Path) -> None:
     for url in URL.findall(page.read_text()):
         if url.endswith(("://", "...", "?")):
             continue
-        here = re.sub(r"(ssl_ca_certs=)[^&]*", rf"\g<1>{authority}", url)
+        here = re.sub(r"(ssl_ca_certs=|sslrootcert=)[^&]*", rf"\g<1>{authority}", url)
         aiocosid.store_from_url(re.sub(r"((?:creds|nkey)=)[^&]*", rf"\g<1>{key}", here))
 
 

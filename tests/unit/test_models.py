@@ -214,7 +214,7 @@ def test_a_class_that_names_no_field() -> None:
     class Both:
         id: OrderId = 0
 
-    with pytest.raises(InvalidArgumentError, match="of one name"):
+    with pytest.raises(InvalidArgumentError, match="has several names or shards"):
         id_fields(Both)
 
     @cosid("order")
@@ -222,7 +222,7 @@ def test_a_class_that_names_no_field() -> None:
     class Wrong:
         id: float = 0
 
-    with pytest.raises(InvalidArgumentError, match="of type int or str"):
+    with pytest.raises(InvalidArgumentError, match="on a field of type int, str or a TypedId"):
         id_fields(Wrong)
 
 

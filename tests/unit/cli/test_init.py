@@ -329,7 +329,7 @@ def test_a_namespace_that_was_removed(aiocosid: Command, tmp_path: Path) -> None
     assert aiocosid("init").code == 0
     assert aiocosid("snowflake", "--namespace", "old").code == 0
     refused = aiocosid("machines", "forget", "old")
-    assert (refused.code, "'old' still has some" in refused.err) == (2, True)
+    assert (refused.code, "'old' still has machine ids" in refused.err) == (2, True)
     execute(
         tmp_path / "ids.db",
         "DELETE FROM aiocosid_cell WHERE name LIKE '%old%'",

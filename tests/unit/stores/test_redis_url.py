@@ -117,5 +117,5 @@ def test_a_map_of_addresses() -> None:
     remap = read_url(url, *REDIS).options["address_remap"]
     told = ("10.0.0.1", 6379), ("::1", 1), ("10.0.0.1", 6380)
     assert [*map(remap, told)] == [("nat", 7001), ("nat", 7002), ("10.0.0.1", 6380)]
-    with pytest.raises(InvalidArgumentError, match="without the option 'address_remap'"):
+    with pytest.raises(InvalidArgumentError, match="cannot have the option 'address_remap'"):
         RedisStore.from_url("redis://h?address_remap=a:1>b:2")
