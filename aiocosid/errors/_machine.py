@@ -96,7 +96,7 @@ class ClockTooFarForwardError(CosIdError):
     """
 
     retryable = True
-    remedy = "set the clock right, or open the generator anew if it is right now"
+    remedy = "set the clock right, or open the generator again if it is right now"
 
     def __init__(self, *, forward: float, limit: float) -> None:
         super().__init__(
@@ -270,7 +270,7 @@ class MachineIdLostError(CosIdError):
         reason: how it was lost.
     """
 
-    remedy = "open the generator anew, which leases another one"
+    remedy = "open the generator again, which leases another one"
 
     def __init__(self, namespace: str, machine_id: int, *, reason: str) -> None:
         super().__init__(

@@ -42,7 +42,7 @@ __all__ = (
 
 PAGE: Final = "https://aiocosid.readthedocs.io/en/latest/reference/errors.html"
 
-REOPEN: Final = "open it anew in this process"
+REOPEN: Final = "open it again in this process"
 """The remedy for most objects that belong to the parent process."""
 
 INT64_MAX: Final = 2**63 - 1
@@ -83,7 +83,7 @@ class CosIdError(Exception):
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = _restorable(cls.__init__)  # type: ignore[method-assign]  # of a new class
+            type.__setattr__(cls, "__init__", _restorable(vars(cls)["__init__"]))
 
     def again(self) -> Self:
         """Return a copy to raise once more, with the cause but without the old traceback."""
@@ -371,7 +371,7 @@ class NotOpenError(CosIdError):
         reason: that it is not open.
     """
 
-    remedy = "use 'async with' or 'await task_group.start(x.run)'"
+    remedy: str = "use 'async with' or 'await task_group.start(x.run)'"
 
     def __init__(self, what: str, *, reason: str = "is not open", remedy: str = "") -> None:
         self.remedy = remedy or self.remedy
@@ -404,7 +404,7 @@ class ClosedError(CosIdError):
         what: what was closed.
     """
 
-    remedy = "open it anew to go on"
+    remedy = "open it again to go on"
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is closed; {self.remedy}")

@@ -220,7 +220,7 @@ class SpanStore(StoreOverStores[SpanDistributor]):
                 # The floor was raised, or the chain was unused for long, so a new chain is opened.
                 if why_unusable(self._provider) is not None:
                     raise StoreUnavailableError(
-                        counter.store, "it is closed", remedy="open it anew"
+                        counter.store, "it is closed", remedy="open it again"
                     ) from error
             except SegmentUnavailableError as error:
                 raise _as_store_error(counter.store, error) from error

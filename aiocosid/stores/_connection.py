@@ -52,7 +52,7 @@ T = TypeVar("T")
 def closed(store: str) -> StoreUnavailableError:
     """Return the error for a call whose connection was closed meanwhile."""
     return StoreUnavailableError(
-        store, "closed while the call was under way", remedy="open it anew to go on"
+        store, "closed while the call was under way", remedy="open it again to go on"
     )
 
 

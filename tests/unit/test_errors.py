@@ -229,8 +229,8 @@ def test_the_way_out_is_in_the_sentence() -> None:
     assert "pip install 'aiocosid[redis]'" in text["MissingExtraError"]
     assert "aiocosid init" in text["SchemaMissingError"]
     assert "aiocosid set-floor order --namespace cosid" in text["StoreRolledBackError"]
-    assert "open it anew" in text["ForkedError"]
-    assert "open it anew" in text["ClosedError"]
+    assert "open it again" in text["ForkedError"]
+    assert "open it again" in text["ClosedError"]
     assert "one generator for each loop" in text["WrongLoopError"]
     assert "async with" in text["NotOpenError"]
 

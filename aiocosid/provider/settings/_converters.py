@@ -84,7 +84,7 @@ def converter_of(
         note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
         group = None
     if date is not None and group is None and planned.section.kind == "grouped":
-        why = "the date of a call may be another than that of its number, which begins anew"
+        why = "the date of a call may be another than that of its number, which starts again"
         note("date_prefix", f"needs group_prefix = {{}} beside it: {why}")
     if section.type == "to-string" and section.pad_start and not section.char_size:
         note("char_size", "is missing; pad_start needs it, the number of digits")

@@ -124,7 +124,7 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
         remedy = "add group_prefix = {}, unless it is written elsewhere"
         yield (
             (*planned.path, "converter"),
-            f"does not write the group, and numbers begin anew in each; {remedy}",
+            f"does not write the group, and numbers start again in each; {remedy}",
         )
     example: Any = GroupedId(highest, "20260101") if planned.group_by is not None else highest
     try:

@@ -97,7 +97,7 @@ async def a_generator_belongs_to_the_parent() -> None:
                         partial(generator.next_ids, 1),
                         partial(generator.next_ids, 100),
                     ):
-                        assert "open it anew" in str(refused(call))
+                        assert "open it again" in str(refused(call))
                     assert generator.statistics().remaining == 0
                     assert "ForkedError" in repr(generator)
 
