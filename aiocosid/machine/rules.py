@@ -271,7 +271,7 @@ class _Pool:
         self.ids = ids
         self.latest_ms = latest_ms
         own = _own(snapshot, caller.instance)
-        self.own = own if own in ids else None
+        self.own = own if own is not None and own in ids else None
         self.keeps_own = caller.stable and self.own is not None
         self._others = [
             (number, slot)

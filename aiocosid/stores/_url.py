@@ -10,6 +10,7 @@ import ssl
 from base64 import b32decode
 from binascii import crc_hqx
 from collections import UserString
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -276,10 +277,11 @@ class UrlSpec:
         options = {name: option.default for name, option in known.items()}
         for name, text in self._texts(scheme, query, named.groupdict(), known):
             option = known.get(name, Option(""))
-            try:
+            # Raised behind the block: the messages of these errors may contain secrets.
+            with suppress(KeyError, ValueError, OSError):
                 options[name] = option.read(text)
-            except (KeyError, ValueError, OSError):  # their messages may contain secrets
-                raise self.refused(scheme, f"must have {option.expected} for {name}") from None
+                continue
+            raise self.refused(scheme, f"must have {option.expected} for {name}")
         return StoreUrl(
             scheme,
             self.schemes[scheme],

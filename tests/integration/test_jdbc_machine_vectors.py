@@ -43,6 +43,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio]
 
 FILE: Final = Path(__file__).parents[1] / "vectors" / "jdbc_pg_machine.json.gz"
 VECTORS: Final[list[dict[str, Any]]] = json.loads(gzip.decompress(FILE.read_bytes()))["vectors"]
+OURS: Final = {"guard": "renew", "revert": "release"}
+"""Our names for what CosId does."""
+
 SCENARIOS: Final = [
     pytest.param(each, id=f"{each['args']['no']}")
     for each in VECTORS
@@ -272,7 +275,7 @@ class Replay:
             remembers = args["process"] in self.local
             if remembers if args["do"] != "distribute" else not remembers:
                 await self.put(before, args["now_ms"])
-                await getattr(step, args["do"])()
+                await getattr(step, OURS.get(args["do"], args["do"]))()
             self.remember(step)
             before = each["state"]
 

@@ -230,7 +230,7 @@ async def test_what_is_no_right(zookeeper: ZookeeperServer, tmp_path: Path) -> N
         LeafZkNormalStore(zookeeper.behind, **about, offline=60)
     with pytest.raises(InvalidArgumentError, match="leaf_dir"):
         LeafZkNormalStore(zookeeper.behind, **about, leaf_dir="")
-    with pytest.raises(InvalidArgumentError, match="above the interval of 3"):
+    with pytest.raises(InvalidArgumentError, match="longer than the interval of 3"):
         LeafZkNormalStore.from_url(url_of(zookeeper, tmp_path, offline=3))
     LeafZkNormalStore(zookeeper.behind, **about)
 

@@ -407,9 +407,9 @@ async def test_by_settings(store: LeafStore, execute: Execute, clock: ManualCloc
 @pytest.mark.parametrize(
     ("settings", "place", "reason"),
     [
-        ({"store": "memory:", "leaf_tags": {}}, "leaf_tags.store", "has to be Leaf's"),
+        ({"store": "memory:", "leaf_tags": {}}, "leaf_tags.store", "must be Leaf's"),
         ({"leaf_tags": {}}, "leaf_tags", "needs a store"),
-        ({"leaf_tags": {"store": "nope"}}, "leaf_tags.store", "a name in"),
+        ({"leaf_tags": {"store": "nope"}}, "leaf_tags.store", "is no name in"),
         ({"store": "memory:", "leaf_tags": {"interval": 0}}, "leaf_tags.interval", "greater than"),
         ({"store": "memory:", "leaf_tags": {"inerval": 1}}, "leaf_tags.inerval", "interval?"),
     ],

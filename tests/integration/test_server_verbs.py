@@ -21,6 +21,7 @@ from aiocosid.provider import configure
 from aiocosid.server import App, Token, TokenScope, digest_of
 from aiocosid.server._listen import EitherProtocol
 from aiocosid.server.dialects import cosid, leaf, resp, tinyid
+from aiocosid.stores.memory import MemoryStore
 
 from ._id_server import connected
 from ._web import serve
@@ -267,7 +268,7 @@ def bearer(secret: str) -> dict[str, str]:
 def arena() -> Generator[Arena]:
     generators = {"order": {"kind": "chain"}, "flake": {"kind": "snowflake"}}
     settings = {
-        "store": "memory://",
+        "store": MemoryStore(),
         "generators": generators,
         "machine": {"source": "manual", "machine_id": 5},
     }
