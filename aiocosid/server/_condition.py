@@ -59,7 +59,7 @@ def condition_of(
 
 
 def _status(state: Mapping[str, Any], is_cut_off: bool) -> Any:  # noqa: ANN401, FBT001 - a text
-    """Return a generator's status; without a store it still has its buffered ids, if any."""
+    """Return a generator's status: while the store is away, buffered ids only degrade it."""
     has_store = "remaining" in state or "machineId" in state
     if not is_cut_off or not has_store or state["status"] == "down":
         return state["status"]

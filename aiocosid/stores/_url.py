@@ -452,8 +452,8 @@ MYSQL: Final = UrlSpec(
         "ssl-cert": _CERTIFICATE,
         "ssl-key": _KEY,
         "ssl-mode": choice(
-            "what to check of the server's certificate; by default nothing is encrypted, or with "
-            "ssl-ca VERIFY_CA",
+            "how to verify the server's certificate; the default is VERIFY_CA with ssl-ca, and no "
+            "encryption without it",
             *("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
         ),
         "unix_socket": Option("path of the server's socket, instead of its host"),

@@ -118,7 +118,7 @@ class ManualClock(Clock):
             raise BusyError(
                 type(self).__name__,
                 reason="is being advanced by another task",
-                remedy="advance it in one",
+                remedy="advance it from one task only",
             )
         end = self._now + _nanoseconds(seconds)
         self._advancing = True
