@@ -334,7 +334,7 @@ def taken(client: httpx.Client, count: int = 1, deadline: float = 20.0) -> list[
 def test_what_one_process_knows_is_not_for_several() -> None:
     ended = run("serve", "--workers", "2", AIOCOSID_STORE="memory://")
     assert ended.returncode == 2
-    assert "one process alone" in ended.stderr
+    assert "one process only" in ended.stderr
 
 
 def test_processes_that_cannot_start_end_with_the_error() -> None:
