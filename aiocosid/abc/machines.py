@@ -240,7 +240,7 @@ class MachineIdDistributor(ABC):
 
         Raises:
             MachineBitsMismatchError: the store has another width; nothing was written.
-            MachineIdOverflowError: all ``2^bits`` are held.
+            MachineIdOverflowError: all ``2^bits``, or all of the region's, are held.
             MachineIdQuarantineError: the store may have lost which instance holds which id.
             InvalidArgumentError: ``bits`` is outside its range.
             StoreError: the store refuses or cannot be reached.

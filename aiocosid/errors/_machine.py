@@ -152,14 +152,14 @@ class MachineBitsMismatchError(CosIdError):
                 f"--region {region} --region-bits {region_bits} --store URL'"
             )
         advice = f"take a layout with {found} machine bits"
-        asked, has = f"{bits} were", f"{found} bits"
+        asked, has, changed = f"{bits} were", f"{found} bits", "width"
         if region_code != found_region:
             asked = f"{bits} bits {_in_region(region_code)} were"
             has = f"{found} bits {_in_region(found_region)} in this store"
-            advice = "name that region, or the store of yours"
+            advice, changed = "name that region, or the store of yours", "region"
         super().__init__(
             f"namespace {namespace!r} has machine ids of {has}, and {asked} asked for; {advice}, "
-            "or another namespace; if the width has changed for good, close all instances and "
+            f"or another namespace; if the {changed} has changed for good, close all instances and "
             f"{remedy}"
         )
         self.namespace = namespace

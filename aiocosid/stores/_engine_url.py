@@ -104,7 +104,7 @@ def engine_of(url: str) -> AsyncEngine:
         if options is None or _is_in_memory(parsed):
             raise _refused(url)
         if "@" in (parsed.host or ""):
-            raise _refused(url, f"one {IN_PASSWORDS}")
+            raise _refused(url, IN_PASSWORDS)
         if "init_command" in parsed.query:
             raise _refused(url, _NO_COMMAND)
         engine = create_async_engine(

@@ -52,7 +52,10 @@ __all__ = (
     "is_stale",
 )
 
-_NO_TLS: Final = "switch TLS on in the server, or off in the URL (sslmode, ssl or ssl-mode=disable)"
+_NO_TLS: Final = (
+    "switch TLS on in the server, or off in the URL (sslmode=disable, ssl=disable or "
+    "ssl-mode=DISABLED)"
+)
 _NO_OPTION: Final = (
     "remove this option from the URL, or correct it: asyncpg leaves what it does not know to the "
     "server; TLS is sslmode=require, or ssl=require with postgresql+asyncpg"

@@ -122,7 +122,7 @@ class SequenceState:
             granted = {int(second): int(last) for second, last in found["granted"].items()}
             opens, kept, seen, reach = (int(found[each]) for each in NUMBERS)
             return cls(found["identity"], opens, kept, seen, reach, granted), answer
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ValueError(text) from error
 
     def text(self, answer: SequenceAnswer) -> str:

@@ -47,8 +47,8 @@ PLACES: Final = {"db", "unix_socket", "host", "port"}
 
 _ESCAPE: Final = "user, password, path and options percent-encoded"
 IN_PASSWORDS: Final = (
-    "with user, password, path and options percent-encoded: in a password '@' is %40, '/' is %2F, "
-    "'?' is %3F, '#' is %23, '[' is %5B, ']' is %5D and a space is %20"
+    f"must have {_ESCAPE}: in a password '@' is %40, '/' is %2F, '?' is %3F, '#' is %23, '[' is "
+    "%5B, ']' is %5D and a space is %20"
 )
 
 

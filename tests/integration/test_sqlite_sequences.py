@@ -173,7 +173,7 @@ async def test_a_file_restored_from_a_backup(path: Path) -> None:
             assert reply.opens > second + 60
 
 
-@pytest.mark.parametrize("value", ["", "7", "x", "{}", 7, b"\xff"])
+@pytest.mark.parametrize("value", ["", "7", "x", "{}", 7, b"\xff", '{"answer": [1e999]}'])
 async def test_what_is_no_state(store: SqliteStore, path: Path, value: object) -> None:
     """It stays as it is, and no sequence is granted."""
     open_fence(path)

@@ -554,25 +554,28 @@ class _Sentinels(Sentinel):
     """Tells why no master was found: the driver says the same for all reasons."""
 
     store = STORE
-    is_known = False  # whether one of them has ever known the service, however its master is
+    known = 0  # how often one of them has known the service, however its master is
 
     def check_master_state(self, state: dict[str, Any], service_name: str) -> bool:
-        self.is_known = True
+        self.known += 1
         return bool(super().check_master_state(state, service_name))  # pyright: ignore[reportUnknownMemberType]
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
+        before = self.known
         try:
             return await super().discover_master(service_name)  # type: ignore[no-any-return]
         except MasterNotFoundError as exc:
             kind: type[StoreError]
             text, _, failures = str(exc).partition(" : ")
+            if self.known > before:  # its master is down; whatever others say, that may end
+                raise MasterNotFoundError(text) from None
             if any(word in failures for word in (*_AUTHENTICATION, *_REFUSALS)):
                 kind, why = StoreAuthenticationError, "the sentinels refuse the login"
                 remedy = "correct sentinel_username and sentinel_password in the URL"
             elif failures:
                 kind, why = StoreUnavailableError, "a sentinel does not answer"
                 remedy = "try again, and if it lasts, check that sentinels run on these hosts"
-            elif self.is_known:
+            elif self.known:
                 raise
             else:
                 kind, why = StoreError, "no sentinel knows a service of this name"

@@ -269,7 +269,9 @@ def test_another_split_is_refused(noted: int, asked: int, told: str, more: str) 
     flags = {2: " --region 0 --region-bits 1", 3: " --region 1 --region-bits 1"}
     flags[5] = " --region 1 --region-bits 2"
     command = f"'aiocosid machines bits --namespace shop --set 3{flags.get(asked, '')} --store URL'"
-    assert str(info.value).endswith(f"close all instances and run {command}")
+    assert str(info.value).endswith(
+        f"if the region has changed for good, close all instances and run {command}"
+    )
 
 
 @pytest.mark.parametrize("outside", [JAVA, replace(JAVA, is_damaged=True, owners=())])

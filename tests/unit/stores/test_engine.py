@@ -86,6 +86,15 @@ def test_urls_that_will_not_do(url: Any) -> None:
         assert refused.value.__cause__ is None
 
 
+def test_a_password_that_is_not_encoded() -> None:
+    """What stands in front of its ``@`` would be the password, and the rest a part of the host."""
+    with pytest.raises(
+        InvalidArgumentError, match=r"^url 'postgresql:\.\.\.' must have user, password.*'@' is %40"
+    ) as refused:
+        SqlAlchemyStore.from_url(f"postgresql://me:p@{SECRET}@db/shop")
+    assert SECRET not in str(refused.value)
+
+
 def test_a_url_does_not_replace_what_sessions_are_set_to() -> None:
     """Ours cut no number: what else they are to be set to is for an engine of the user's."""
     for driver in ("mysql", "mysql+asyncmy", "mariadb+aiomysql"):

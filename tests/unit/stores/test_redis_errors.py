@@ -18,7 +18,7 @@ from aiocosid.errors import (
     StoreUnavailableError,
 )
 from aiocosid.stores.redis import RedisStore
-from aiocosid.stores.redis._link import as_store_error
+from aiocosid.stores.redis._link import _Sentinels, as_store_error
 
 
 def meaning(error: Exception) -> CosIdError:
@@ -147,3 +147,32 @@ async def test_a_server_that_became_a_replica_is_left(error: Exception, leaves: 
     assert caught.value.__cause__ is error
     assert (await link._connection.ready() is not before) is leaves
     await link.aclose()
+
+
+class SomeSentinel:
+    """A sentinel that answers with the masters it knows, or refuses."""
+
+    def __init__(self, answer: dict[str, Any] | Exception) -> None:
+        self.answer = answer
+
+    async def sentinel_masters(self) -> dict[str, Any]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def test_a_failover_beside_a_sentinel_that_refuses() -> None:
+    """It ends by itself, as the sentinel that answers knows; the refusal alone does not."""
+    refusing = SomeSentinel(driver.AuthenticationError("WRONGPASS invalid"))
+    down = {"is_master": True, "is_sdown": True, "is_odown": False, "num-other-sentinels": 2}
+    sentinels: Any = _Sentinels([])  # type: ignore[no-untyped-call]
+    for second, kind in (
+        (SomeSentinel({"shop": down}), StoreUnavailableError),
+        (SomeSentinel({"another": down}), StoreAuthenticationError),
+        (refusing, StoreAuthenticationError),
+    ):
+        sentinels.sentinels = [refusing, second]
+        with pytest.raises(StoreError) as caught, as_store_error():
+            await sentinels.discover_master("shop")
+        assert type(caught.value) is kind
+        assert "WRONGPASS" not in str(caught.value)

@@ -112,7 +112,11 @@ def test_a_backup_that_is_restored_while_the_clock_is_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "null", "[]", "{}", '{"answer": [1]}', '{"answer": [0, 1, 1, 1, 1]}']
+    "text",
+    [
+        *("", "5", "null", "[]", "{}", '{"answer": [1]}', '{"answer": [0, 1, 1, 1, 1]}'),
+        *('{"answer": [0, 1, 1, 1, Infinity]}', "[" * 100_000),
+    ],
 )
 def test_what_is_no_state(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - `json`'s, or ours

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import ssl
 import subprocess
@@ -19,6 +20,8 @@ from aiocosid.errors import (
 )
 from aiocosid.stores import _postgres
 from aiocosid.stores._executor import OutOfRangeError, as_store_error
+from aiocosid.stores._url import MYSQL, read_url
+from aiocosid.stores._url import POSTGRES as POSTGRES_URL
 
 exceptions: Any = _exceptions  # asyncpg's annotations stop half-way
 
@@ -126,3 +129,17 @@ def test_without_the_driver() -> None:
     assert "asyncpg is not installed; install it with: pip install 'aiocosid[postgres]'" in (
         done.stderr
     )
+
+
+def test_a_server_without_tls() -> None:
+    """The options that the remedy names are those of the URLs."""
+    error = as_store_error("mysql", OSError("[SSL: WRONG_VERSION_NUMBER] wrong version number"))
+    assert type(error) is StoreError
+    named = dict(re.findall(r"([a-z-]+)=(\w+)", error.remedy))
+    assert named.keys() == {"sslmode", "ssl", "ssl-mode"}
+    for url, spec, name in (
+        ("mysql://db/shop", MYSQL, "ssl-mode"),
+        ("postgresql://db/shop", POSTGRES_URL, "sslmode"),
+    ):
+        found = read_url(f"{url}?{name}={named[name]}", spec)
+        assert found.options[name] == named[name]
