@@ -79,12 +79,12 @@ class BlockDistributor(IdSegmentDistributor):
         """Describe the generator; nothing is sent yet."""
         super().__init__(namespace=namespace, name=name, step=step)
         self._source = source
-        self.shards: ShardBits | None = None  # those of the latest block
+        self.shards: set[ShardBits | None] = set()  # of all blocks since the generator was opened
 
     async def next_block(self, count: int) -> Block:
         """Take a block of ``count`` ids; see `BlockSource.take_block`."""
         block = await self._source.take_block(self.name, count)
-        self.shards = block.shards
+        self.shards.add(block.shards)
         return block
 
     async def aopen(self) -> None:

@@ -169,6 +169,11 @@ class GroupedSegmentId(Component, IdGenerator):
 
         If the group is not open yet, the call opens it and raises `WouldBlock`.
         """
+        begin, until, group = self._window
+        if begin <= self._read_ns() < until:
+            new_id: int
+            for new_id in group.hand.exposed:
+                return new_id
         return int(self.with_group.next_id_nowait())
 
     async def next_ids(self, n: int) -> list[int]:

@@ -9,6 +9,7 @@ from .._life.callers import in_stretches
 from ..abc.checks import check_integer
 from ..abc.options import takes
 from ..abc.shards import refuse_shard
+from ..errors import StoreError
 from .blocks import BlockDistributor
 from .generator import SegmentGenerator
 from .options import RemoteIdOptions
@@ -64,10 +65,17 @@ class RemoteId(SegmentGenerator):
         Args:
             sharding_id: for a generator whose ids contain their shard: 0 to the highest of its
                 layout; None for the generator's own.
+
+        Raises:
+            InvalidArgumentError: the ids contain no shard, or there is no such sharding id.
+            StoreError: the server's layout has changed since the generator was opened; without a
+                sharding id it goes on.
+            CosIdError: as for every generator.
         """
         if sharding_id is not None:
-            shards = self._shards(sharding_id)
-            return shards.move(await super().next_id(), sharding_id)
+            self._shards(sharding_id)
+            new_id = await super().next_id()  # perhaps from a block that came after the check
+            return self._shards(sharding_id).move(new_id, sharding_id)
         for new_id in self._hand.exposed:
             return new_id
         return await self._next_id_slow()
@@ -87,12 +95,15 @@ class RemoteId(SegmentGenerator):
         """
         if sharding_id is None:
             return await super().next_ids(n)
-        process, shards = fork.generation, self._shards(sharding_id)
+        process = fork.generation
+        self._shards(sharding_id)
+        taken = await super().next_ids(n)
+        shards = self._shards(sharding_id)  # again, as in `next_id`
 
         def move(ids: Sequence[int]) -> list[int]:
             return [shards.move(each, sharding_id) for each in ids]
 
-        ids = await in_stretches(await super().next_ids(n), move, STRETCH)
+        ids = await in_stretches(taken, move, STRETCH)
         fork.ensure_own(process, self._home.label)
         return ids
 
@@ -100,8 +111,21 @@ class RemoteId(SegmentGenerator):
 
     def _shards(self, sharding_id: int) -> ShardBits:
         self._check_usable()  # once it is open, a block has told what the ids contain
-        shards = self._distributor.shards
+        found = self._distributor.shards
+        if len(found) > 1:  # moved by the wrong bits, two ids may become one
+            raise StoreError(
+                self._distributor.store,
+                "its layout has changed, and ids of both layouts may be buffered here",
+                remedy="close the generator, and reopen it",
+            )
+        shards = next(iter(found), None)
         if shards is None:
             refuse_shard(sharding_id, "sharding_id")
         check_integer("sharding_id", sharding_id, at_least=0, at_most=shards.most)
         return shards
+
+    # Opening.
+
+    def _reset(self) -> None:
+        self._distributor.shards = set()
+        super()._reset()

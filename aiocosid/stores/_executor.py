@@ -68,6 +68,12 @@ _MISTAKES: Final = (
     ("^ClientConfigurationError", "correct the URL's options"),
 )
 
+_LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_TAKE_FIRST: Final = (
+    "try again when the other connection's transaction has ended; if it is your own, take the ids "
+    "before it begins"
+)
+
 REPLACED: Final = "user-defined function raised exception"
 """SQLite's message if the file's identity can no longer be determined; see `_sqlite`."""
 
@@ -193,7 +199,7 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
     for pattern, remedy in _MISTAKES:
         if re.search(pattern, f"{type(found).__name__}: {reason}"):
             return StoreError(label, reason, remedy=remedy)
-    return _kind(exc, code, reason)(label, reason)
+    return _kind(exc, code, reason)(label, reason, remedy=_TAKE_FIRST if code in _LOCKED else "")
 
 
 def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[StoreError]:

@@ -72,6 +72,7 @@ __all__ = (
     "file_of",
     "in_use",
     "inherit",
+    "limited_wait",
     "path_of",
     "prepare",
     "run",
@@ -447,6 +448,23 @@ def alone(database: sqlite3.Connection, label: str) -> Generator[sqlite3.Cursor]
             yield cursor
     finally:
         database.isolation_level = level
+
+
+@contextmanager
+def limited_wait(database: sqlite3.Connection) -> Generator[None]:
+    """Wait for a lock at most `BUSY_TIMEOUT`, on a connection that may wait longer.
+
+    A generator's call ends before Python's default of 5 s, and its error could not say that the
+    file is locked.
+    """
+    with closing(database.cursor()) as cursor:
+        cursor.row_factory = None
+        [(before,)] = cursor.execute("PRAGMA busy_timeout").fetchall()
+        cursor.execute(f"PRAGMA busy_timeout = {min(before, int(BUSY_TIMEOUT * 1000))}")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout = {before}")
 
 
 _T = TypeVar("_T")

@@ -66,6 +66,7 @@ from ._sqlite import (
     file_of,
     in_use,
     inherit,
+    limited_wait,
     prepare,
     run,
     tell_identity,
@@ -316,9 +317,10 @@ class SqlExecutor(Executor):
                     else:
                         tell_identity(database, self.label)
                     facts[_PREPARED] = True
-                # If the file was replaced, other processes count in the new file.
-                run(database, self.label, f"SELECT {IDENTITY}", {})
-                return run(database, self.label, statement, values)
+                with limited_wait(database):
+                    # If the file was replaced, other processes count in the new file.
+                    run(database, self.label, f"SELECT {IDENTITY}", {})
+                    return run(database, self.label, statement, values)
 
         return _in_worker(connection, step)
 

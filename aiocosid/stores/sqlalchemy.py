@@ -134,7 +134,9 @@ class SqlAlchemyStore(BackendStore[SqlBackend]):
     """Counters and machine ids in an engine's database, in CosId's tables and one of aiocosid's.
 
     Runs on asyncio.  Each grant is a separate transaction on a separate connection, never part of
-    one of yours: an id stays issued even if the transaction that uses it is rolled back.
+    one of yours: an id stays issued even if the transaction that uses it is rolled back.  On SQLite
+    it waits at most 1.5 s for another connection's lock, so take ids before your own transaction
+    writes.
     `create_schema` creates the tables; tables that CosId created work as well.
     """
 

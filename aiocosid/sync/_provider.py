@@ -131,7 +131,9 @@ class SyncProvider(NotCopyable, Generic[P]):
         kind, found = self._specs.get(name), self._generators.get(name)
         is_sharded = kind is not None and (kind.spec.kind, kind.spec.gives) == ("ShardedId", int)
         made: type[SyncIdGenerator[Any]] = SyncShardedId if is_sharded else SyncIdGenerator
-        if not isinstance(found, made):  # requested before the kind was known
+        if found is None:  # in one step, so that all threads get the same one
+            found = self._generators.setdefault(name, self._made(made, name))
+        if not isinstance(found, made):  # requested before the kind was known; neither buffers ids
             self._generators[name] = found = self._made(made, name)
         return found
 
@@ -296,15 +298,17 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         is_known = self._specs.pop(name, None) is not None
         handle = self._generators.pop(name, None)
         self._types.pop(name, None)
-        if handle is not None:
-            handle.close()
 
         async def work(provider: IdProvider) -> None:
             if not is_known or name in tuple(provider):
                 await provider.remove(name)
 
-        if not is_known or self._session.is_alive:  # otherwise there is nothing to close
-            self._session.call(work)
+        try:
+            if not is_known or self._session.is_alive:  # otherwise there is nothing to close
+                self._session.call(work)
+        finally:
+            if handle is not None:
+                handle.close()  # last, because a thread may have asked for ids meanwhile
 
     def clear(self) -> None:
         """Close all generators and free their names, as `remove` does for one.
@@ -319,10 +323,12 @@ class SyncIdProvider(SyncProvider[IdProvider]):
         handles = tuple(self._generators.values())
         for known in (self._specs, self._generators, self._types):
             known.clear()
-        for handle in handles:
-            handle.close()
-        if self._session.is_alive:
-            self._session.call(IdProvider.clear)
+        try:
+            if self._session.is_alive:
+                self._session.call(IdProvider.clear)
+        finally:
+            for handle in handles:
+                handle.close()  # last, as in `remove`
 
     def _ask(
         self, name: str, spec: GeneratorSpec[Any], batch: int | None = None

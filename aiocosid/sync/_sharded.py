@@ -103,7 +103,7 @@ class SyncShardedId(SyncIdGenerator[int]):
         async def work(value: object) -> R:
             found = await self._find(value)
             if not isinstance(found, snowflake.ShardedId):
-                rule = "must be a ShardedId: other kinds have no sharding id"
+                rule = "must be a ShardedId: other kinds take no sharding id without await"
                 raise InvalidArgumentError("generator", found, rule)
             return await take(found)
 

@@ -26,6 +26,7 @@ from aiocosid.errors import (
     UnsupportedRuntimeError,
     WrongLoopError,
 )
+from aiocosid.stores import _sqlite
 from aiocosid.stores._mysql import atomic
 from aiocosid.stores.sqlalchemy import SqlAlchemyStore
 from aiocosid.testing import settle
@@ -243,6 +244,28 @@ async def test_a_file_that_was_replaced(tmp_path: Path, namespace: str) -> None:
         assert await fresh.next_max_id(10) == 10
         with pytest.raises(StoreError, match="backwards"):
             await counter.next_max_id(10)
+
+
+async def test_a_file_locked_by_the_callers_own_transaction(
+    tmp_path: Path, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine may wait longer than a generator's call, whose error has to name the cause."""
+    monkeypatch.setattr(_sqlite, "BUSY_TIMEOUT", 0.05)
+    url = f"sqlite+aiosqlite:///{tmp_path}/ids.db"
+    async with engine_of(url, max_overflow=1, connect_args={"timeout": 40.0}) as engine:
+        counter = counter_on(engine, namespace)
+        assert await counter.next_max_id(10) == 10
+        async with engine.connect() as mine:
+            await mine.exec_driver_sql("BEGIN IMMEDIATE")
+            with pytest.raises(StoreUnavailableError, match="locked; try again when") as caught:
+                await asyncio.wait_for(counter.next_max_id(10), 30)
+            assert "server" not in str(caught.value)
+            await mine.exec_driver_sql("ROLLBACK")
+        assert await counter.next_max_id(10) == 20
+        async with engine.connect() as one, engine.connect() as other:
+            for each in (one, other):
+                found = await each.exec_driver_sql("PRAGMA busy_timeout")
+                assert found.scalar() == 40_000, "the engine's own setting has changed"
 
 
 @pytest.mark.parametrize("driver", ["asyncpg", pytest.param("psycopg", marks=pytest.mark.stress)])

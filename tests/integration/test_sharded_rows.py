@@ -113,6 +113,19 @@ class Marked(Base):
     region: Mapped[int]
 
 
+ANY = cosid_default("order", shard="region")
+
+
+class Twice(Base):
+    """Two columns with one default."""
+
+    __tablename__ = "twice"
+
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, default=ANY)
+    number: Mapped[int] = mapped_column(BigInteger, default=ANY)
+    region: Mapped[int]
+
+
 class Wrong(Base):
     """A shard for a generator whose ids carry none, and the name of no column."""
 
@@ -228,6 +241,14 @@ class TestSqlAlchemy:
         )
         assert len(found) == 20
         assert all(shards([new_id]) == [customer % 8] for new_id, customer in found)
+
+    async def test_two_columns_with_one_default(self, engine: AsyncEngine, orders: Asked) -> None:
+        """Each has ids of its own, in the order of the rows."""
+        async with engine.begin() as connection:
+            await connection.execute(insert(Twice), [{"region": each} for each in REGIONS_OF_ROWS])
+            rows = (await connection.execute(select(Twice))).all()
+        assert all(shards([row.id, row.number]) == [row.region] * 2 for row in rows)
+        assert len({each for row in rows for each in (row.id, row.number)}) == 12
 
     @pytest.mark.parametrize("model", [Late, LateToo])
     async def test_a_shard_that_is_a_default_itself(

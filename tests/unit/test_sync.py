@@ -30,6 +30,7 @@ from aiocosid.converter import (
 from aiocosid.errors import (
     BusyError,
     ClosedError,
+    CosIdError,
     GeneratorMissingError,
     IdOverflowError,
     InvalidArgumentError,
@@ -992,6 +993,50 @@ def test_clear_closes_all_and_frees_their_names() -> None:
             each.next_id()
     assert ids.segment("order", step=5).next_id() > first
     ids.close()
+
+
+@pytest.mark.parametrize("free", ["clear", "remove"])
+def test_a_thread_asks_while_a_name_is_freed(make: Make, free: str) -> None:
+    """Between any two lines; what it leaves buffered is of the generator that is closed."""
+    asked: list[int] = []
+
+    def ask() -> None:
+        asked.append(k)
+        with suppress(CosIdError):
+            orders.next_id()
+
+    make(Store()).open()  # else each round would start a thread
+    for k in range(1, 300):
+        ids = sync.connect("memory://", namespace="sync-freed")
+        orders = ids.segment_chain("order", step=100)
+        orders.next_id()
+        with interrupted(sync, "line", Nth(k, ask)):
+            ids.clear() if free == "clear" else ids.remove("order")
+        with pytest.raises(GeneratorMissingError, match="has none yet"):
+            orders.next_id()
+        ids.close()
+        if k not in asked:
+            break
+    assert k > 10
+
+
+def test_threads_get_one_generator_for_a_name() -> None:
+    """Also if another thread asks between any two lines."""
+    others: list[object] = []
+
+    def ask() -> None:
+        others.append(ids.segment("order"))
+
+    for k in range(1, 200):
+        ids = sync.connect("memory://", namespace="sync-one")
+        others.clear()
+        with interrupted(sync, "line", Nth(k, ask)):
+            mine = ids.segment("order")
+        if not others:
+            break
+        assert others == [mine]
+        assert ids["order"] is mine
+    assert k > 5
 
 
 def test_a_name_may_be_asked_for_before_its_kind_is_known() -> None:

@@ -117,7 +117,7 @@ class CosIdDefault(GeneratedId):
         """Return the id of one row; SQLAlchemy calls this once for each row of a statement."""
         kept: Any = context  # it stores the ids of the statement's other rows
         try:
-            new_id: int | str = next(kept._aiocosid_ids[id(self)])
+            new_id: int | str = next(kept._aiocosid_ids[kept.current_column])
         except (AttributeError, KeyError, StopIteration):
             new_id = self._first(kept)
         return new_id
@@ -136,8 +136,8 @@ class CosIdDefault(GeneratedId):
         except CosIdError as error:
             raise passing(error) from error.__cause__
         if others:
-            state: dict[str, dict[int, Any]] = context.__dict__
-            state.setdefault("_aiocosid_ids", {})[id(self)] = iter(others)
+            state: dict[str, dict[object, Any]] = context.__dict__
+            state.setdefault("_aiocosid_ids", {})[context.current_column] = iter(others)
         return first
 
     def _rows(self, context: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as `_first`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -16,12 +17,13 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
     UnsupportedByStoreError,
+    WouldBlock,
 )
 from aiocosid.segment import RemoteId
 from aiocosid.segment.blocks import Block, ShardBits
 from aiocosid.testing import IdGeneratorContract, MakeGenerator, ManualClock
 
-from .._kit import Call, Ear
+from .._kit import Call, Ear, settled
 
 
 class Server:
@@ -158,6 +160,43 @@ class TestShards:
                 InvalidArgumentError, match=r"sharding_id 1 cannot be .* carry no shard"
             ):
                 await ids.next_id(1)
+
+    @pytest.mark.parametrize("after", [None, ShardBits(6, 63), ShardBits(8, 31)])
+    async def test_another_layout(self, after: ShardBits | None) -> None:
+        """Moved by the bits of another block, two ids would become one."""
+        server = Server(tick=10**4)
+        server.next, server.shards = 5 << 16, ShardBits(8, 15)
+        async with remote(server, block=300, max_age=None) as ids:
+            await ids.next_id(1)
+            server.shards = after
+            server.next = 6 << 16
+            with pytest.raises(StoreError, match=r"layout has changed.*reopen it"):
+                [await ids.next_id(1) for _ in range(1000)]
+            with pytest.raises(StoreError, match="layout has changed"):
+                await ids.next_ids(2, 1)
+            with pytest.raises(StoreError, match="layout has changed"):
+                ids.next_id_nowait(1)
+            assert await ids.next_id() > 5 << 16
+        if after is not None:
+            async with ids:
+                assert await ids.next_id(1) >> after.shift & after.most == 1
+
+    async def test_another_layout_while_it_waits(self) -> None:
+        """The id of a waiting caller is from the block that comes after its call."""
+        server = Server(tick=10**4)
+        server.shards = ShardBits(8, 15)
+        async with remote(server, block=10, max_age=None) as ids:
+            gate = server.gate = anyio.Event()
+            server.shards = ShardBits(6, 63)
+            with suppress(WouldBlock):
+                while True:
+                    ids.next_id_nowait()
+            calls = await settled(lambda: [Call(ids.next_id, 1), Call(ids.next_ids, 3, 1)])
+            assert not any(each.is_done for each in calls)
+            await settled(gate.set)
+            for each in calls:
+                assert type(each.error) is StoreError
+                assert "layout has changed" in str(each.error)
 
 
 class TestAge:

@@ -114,6 +114,16 @@ def test_sqlite(code: int, meaning: type[StoreError]) -> None:
     assert type(as_store_error("sqlite", raised)) is meaning
 
 
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY_SNAPSHOT, sqlite3.SQLITE_LOCKED])
+def test_a_locked_file(code: int) -> None:
+    """No server is to be checked: another transaction holds the lock, perhaps the caller's."""
+    raised = sqlite3.OperationalError("database is locked")
+    raised.sqlite_errorcode = code
+    text = str(as_store_error("sqlite", raised))
+    assert "locked; try again when the other connection's transaction has ended" in text
+    assert "server" not in text
+
+
 def test_sqlite_without_a_code() -> None:
     """What Python's module raises by itself has none."""
     closed = sqlite3.ProgrammingError("Cannot operate on a closed database.")
