@@ -123,7 +123,7 @@ def _row(each: Machine) -> dict[str, object]:
         "instance": each.instance_id,
         "state": "free" if not each.instance_id else "stable" if each.stable else "held",
         "last renewal (UTC)": time_text(each.last_timestamp_ms),
-        "mark (UTC)": time_text(each.fence_ms),
+        "fence (UTC)": time_text(each.fence_ms),
     }
 
 

@@ -172,7 +172,8 @@ def audit(
 
 
 def _write_audit(found: Audit) -> None:
-    write(f"{printable(found.series.name)}: {found.count} numbers, the last is {found.last}\n")
+    numbers = "1 number" if found.count == 1 else f"{found.count} numbers"
+    write(f"{_named(found.series)}: {numbers}, the last is {found.last}\n")
     for period, (first, last) in found.missing[:MOST_SHOWN]:
         numbers = f"{first}" if first == last else f"{first} to {last}"
         write(f"missing: {_of(period)}{numbers}\n")
@@ -182,17 +183,21 @@ def _write_audit(found: Audit) -> None:
     if more:
         write(f"and {more} more; --format json shows all\n")
     if found.foreign:
-        write(f"{found.foreign} values are not numbers of this series\n")
+        write(f"values that are not numbers of this series: {found.foreign}\n")
 
 
 def _of(period: str) -> str:
     return f"{period}-" if period else ""
 
 
+def _named(found: Series) -> str:
+    tenant = f" of tenant {printable(found.tenant)}" if found.tenant else ""
+    return f"{printable(found.name)}{tenant}"
+
+
 def _tell(found: Series, what: str, form: TextFormat) -> None:
     if form is TextFormat.JSON:
         write_json(asdict(found))
         return
-    tenant = f" of tenant {printable(found.tenant)}" if found.tenant else ""
     number = f"{found.period}-{found.last_number}" if found.period else f"{found.last_number}"
-    write(f"{printable(found.name)}{tenant} {what}; the last number is {number}\n")
+    write(f"{_named(found)} {what}; the last number is {number}\n")

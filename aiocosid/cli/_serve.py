@@ -102,7 +102,7 @@ def new(
     scope: Annotated[
         list[str],
         typer.Option(
-            metavar="VERB",
+            metavar="SCOPE",
             help="A right: ids, segments, machines, read or admin; may be repeated.",
         ),
     ] = ["ids"],  # noqa: B006 - typer copies it

@@ -131,14 +131,18 @@ def _is_made_twice(message: str, text: str) -> bool:
     """Return whether a message puts around a text what it has already."""
     before, _, after = message.partition(text)
     before, after = before.rstrip("'\""), after.lstrip("'\"").partition(";")[0]
-    has_both = text.startswith(before) and (before or (after and after in text))
-    return bool(has_both) or "\n" in text
+    return bool(text.startswith(before) and (before or (after and after in text)))
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """Return the end of a sentence: the known name that is most alike, if one is."""
+    """Return the end of a sentence: the known name that is most alike, if one is.
+
+    A whole word counts more than letters: ``leaf`` of ``leaf_segment``, ``chain`` in ``my_chain``.
+    """
     matches: Any = import_module("difflib").get_close_matches
-    close = matches(str(given)[:MOST_SHOWN], tuple(known), 1)
+    text, names = str(given)[:MOST_SHOWN], tuple(known)
+    close = [n for n in names if n.startswith(f"{text}_") or text.endswith(f"_{n}")]
+    close = close or matches(text, names, 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -317,6 +321,9 @@ class InvalidSettingsError(CosIdError, ValueError):
     remedy = "correct them, and check them with 'aiocosid check-config FILE'"
 
     def __init__(self, problems: Iterable[SettingsProblem]) -> None:
+        given: object = problems
+        if isinstance(given, str):
+            raise TypeError("its text is not its problems")
         self.problems: tuple[SettingsProblem, ...] = tuple(problems)
         found = "\n".join(f"  {problem}" for problem in self.problems)
         count = len(self.problems)

@@ -51,6 +51,10 @@ STORES: Final = {
 }
 """The module in `aiocosid.stores` and the class of each scheme."""
 
+NO_SCHEME: Final = (
+    "must begin with a known scheme, such as sqlite:///ids.db or redis://localhost/0; look for "
+    "more at https://aiocosid.readthedocs.io/en/latest/reference/stores.html"
+)
 FROM_CLIENT: Final = (
     "must be a URL such as memory://, or a store that you make from your own client, such as "
     "SqlAlchemyStore(engine) of aiocosid.stores.sqlalchemy"
@@ -116,15 +120,13 @@ def store_from_url(url: str, *, instrument: Instrument | None = None) -> Store:
         # Only the scheme is shown, because the rest, or a text that is not a URL, may contain a
         # password.
         shown = f"{scheme}:..." if SCHEME.match(str(url)) else "..."
-        _, plus, inner = scheme.partition("+")
-        schemes = *STORES, *(f"{each}{plus}{inner}" for each in SYSTEMS)
-        near = did_you_mean(f"{scheme}:", (f"{each}:" for each in schemes))
-        known = ", ".join(f"{name}:" for name in sorted(STORES))
-        systems = ", ".join(f"{name}+" for name in SYSTEMS)
-        rule = f"must begin with {known} or, for another system's tables, {systems}"
         if shown == "..." and type(url) is not str:
             raise InvalidArgumentError("url", type(url), FROM_CLIENT)
-        raise InvalidArgumentError("url", shown, f"has no known scheme{near}" if near else rule)
+        _, plus, inner = scheme.partition("+")
+        schemes = *STORES, *(f"{each}{plus}{inner}" for each in SYSTEMS)
+        near = shown != "..." and did_you_mean(f"{scheme}:", (f"{each}:" for each in schemes))
+        rule = f"has no known scheme{near}" if near else NO_SCHEME
+        raise InvalidArgumentError("url", shown, rule)
     if scheme == "tiered":
         return _tiered(url, instrument)
     more = {"store_from_url": store_from_url} if scheme == "striped" else {}

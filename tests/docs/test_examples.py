@@ -140,7 +140,7 @@ def test_orders(tmp_path: Path, postgres_database: str) -> None:
     assert sorted(invoices) == [*range(1, len(invoices) + 1)]
     audit = ("--tenant", "acme", "--column", "invoices.number", "--tenant-column", "tenant")
     said = shop.run("aiocosid", "series", "audit", "invoice", *audit)
-    assert said == f"invoice: {len(invoices)} numbers, the last is {len(invoices)}\n"
+    assert said == f"invoice of tenant acme: {len(invoices)} numbers, the last is {len(invoices)}\n"
     lines = [json.loads(line) for line in (shop.folder / "log").read_text().splitlines()]
     troubles = [line["message"] for line in lines if line["level"] in {"WARNING", "ERROR"}]
     # The tests' PostgreSQL syncs nothing, and each instance says so.

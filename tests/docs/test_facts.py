@@ -16,6 +16,8 @@ import pytest
 import aiocosid
 from aiocosid import errors
 from aiocosid._life import open_state
+from aiocosid.provider import IdProvider
+from aiocosid.provider.specs import KindMethod
 from aiocosid.segment import _opening, options, pace
 from aiocosid.stores._mysql import MYSQL
 from aiocosid.stores._postgres import POSTGRES
@@ -278,6 +280,15 @@ def test_the_tests_that_the_evidence_names_are_there() -> None:
 def has_test(path: Path, name: str) -> bool:
     """Whether a file has a test of that name."""
     return re.search(rf"^ *(?:async )?def {name}\(", path.read_text(), re.MULTILINE) is not None
+
+
+def test_the_table_of_kinds_has_the_methods_of_a_provider() -> None:
+    """All of them, under the names that they have."""
+    text = (ROOT / "docs" / "reference" / "generators.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`\w+\(name.*?) \|", text, re.MULTILINE)
+    methods = {name for row in rows for name in re.findall(r"`(\w+)\(", row)}
+    kinds = {name for name in vars(IdProvider) if isinstance(vars(IdProvider)[name], KindMethod)}
+    assert methods - {"add"} == kinds - {"remote"}  # of a server, on its page
 
 
 @pytest.mark.parametrize(

@@ -416,6 +416,14 @@ async def test_what_goes_wrong_in_the_first_hour_says_what_to_do() -> None:
         (lambda: aiocosid.store_from_url("reddis://h"), "did you mean 'redis:'?"),
         (lambda: aiocosid.store_from_url("leaff+mysql://h/x"), "did you mean 'leaf+mysql:'?"),
         (lambda: aiocosid.store_from_url("redis+sentnel://h"), "did you mean 'redis+sentinel:'?"),
+        (
+            lambda: aiocosid.store_from_url("oracle://h"),
+            "must begin with a known scheme, such as sqlite:///ids.db",
+        ),
+        (
+            lambda: aiocosid.store_from_url("ids.db"),
+            "begin with a known scheme, such as sqlite:///ids.db",
+        ),
         (lambda: aiocosid.connect(cast("Any", object())), r"SqlAlchemyStore\(engine\)"),
         (lambda: GroupBy.day(zone="Europe/Berln"), "did you mean 'Europe/Berlin'?"),
         (generator_named, "not set, even where a provider is open; .*'with aiocosid.use_provider"),
@@ -437,6 +445,9 @@ def test_a_mistake_is_named_where_it_was_made(call: Callable[[], object], said: 
     ("key", "value", "said"),
     [
         ("kind", "chian", "must .*, not 'chian'; did you mean 'chain'?"),
+        ("kind", "cached", "must .*, not 'cached'; did you mean 'cached_snowflake'?"),
+        ("kind", "leaf", "must .*, not 'leaf'; did you mean 'leaf_segment'?"),
+        ("kind", "segment_chain", "must .*, not 'segment_chain'; did you mean 'chain'?"),
         ("converter", "radix26", "must .*, not 'radix26'; did you mean 'radix62'?"),
     ],
 )
@@ -464,6 +475,22 @@ def test_celery_restores_it_from_json(error: CosIdError) -> None:
         return  # it adds nothing
     with suppress(TypeError):  # the name of a thing is no text of ours
         assert str(type(error)("shop.order")) != "shop.order"
+
+
+@pytest.mark.parametrize("text", ["deadlock detected\nby 4711", "order\n1"])
+def test_a_text_of_two_lines_is_a_fact(text: str) -> None:
+    """Only the text that the class itself has made restores an error without its facts."""
+
+    class OwnError(CosIdError):
+        def __init__(self, what: str) -> None:
+            super().__init__(what)
+            self.what = what
+
+    assert OwnError(text).what == text
+    assert TransactionConflictError(text).reason == text
+    assert TransactionConflictError(text).remedy == TransactionConflictError.remedy
+    assert GeneratorMissingError(text).name == text
+    assert "there is no generator" in str(GeneratorMissingError(text))
 
 
 def test_a_quoted_sentence_has_one_end() -> None:

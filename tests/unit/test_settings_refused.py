@@ -156,6 +156,12 @@ REFUSED: Final = (
     (f'{INT32}"cached_snowflake"\ninner.max_borrow = 400', "inner.max_borrow", "must be"),
     ('kind = "uncertainty"\ninner.kind = "chain"', "bits", "is missing"),
     ('kind = "uncertainty"\ninner.kind = "chain"\nbits = 63', "bits", "less than or equal to 62"),
+    (
+        'kind = "grouped"\ngroup_by = "year"\nzone = "UTC"\nmode = "segment"',
+        "mode",
+        "did you mean group_kind?",
+    ),
+    ('kind = "chain"\nmode = "segment"', "mode", "is no key here; known are"),
     # Sharded and remote ids.
     ('kind = "sharded"\nstore = "postgresql://localhost/x"', "store", "Redis, SQLite or memory"),
     (

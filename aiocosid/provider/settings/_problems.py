@@ -62,6 +62,9 @@ OF_SERVER: Final[dict[str, type[BaseModel]]] = {
     "tinyid": TinyidDialectSettings,
     "resp": RespSettings,
 }
+FORMER: Final = {"mode": "group_kind"}
+"""Keys that earlier versions had, by the present one."""
+
 ENTRIES: Final = ("generators", "sharding", "stores")
 """The tables whose keys are the user's names."""
 
@@ -135,7 +138,9 @@ def _unknown(path: Path, data: object) -> str:
     section = _section(path[:-1], data)
     own = section.model_fields
     known = [(each.alias or name) if "-" in path[-1] else name for name, each in own.items()]
-    close = get_close_matches(path[-1].replace("-", "_"), list(own), 1)
+    close = [FORMER.get(path[-1], "")]
+    if close[0] not in own:
+        close = get_close_matches(path[-1].replace("-", "_"), list(own), 1)
     if close:
         alias = own[close[0]].alias
         return f"is no key here; did you mean {alias or close[0]}?"
