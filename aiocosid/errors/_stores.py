@@ -234,7 +234,7 @@ class CounterNotCreatedError(StoreError):
 class StoreRolledBackError(StoreError):
     """A counter went backwards: the store lost writes, so ids would repeat.
 
-    It ends the generator that sees it; no further id is handed out, not even one in hand,
+    It ends the generator that sees it; no further id is handed out, not even a buffered one,
     because another process may be given the same.
 
     Attributes:

@@ -361,13 +361,13 @@ class UnsupportedRuntimeError(CosIdError, RuntimeError):
 
 
 class WouldBlock(CosIdError):  # noqa: N818 - the name of the anyio pair X / X_nowait
-    """No id is in hand; ``await next_id()`` would have to wait for the store."""
+    """No id is buffered; ``await next_id()`` would have to wait for the store."""
 
     retryable = True
     remedy = "await next_id(), or call again a little later"
 
     def __init__(self) -> None:
-        super().__init__(f"no id is in hand; {self.remedy}")
+        super().__init__(f"no id is buffered; {self.remedy}")
 
 
 class NotOpenError(CosIdError):

@@ -174,9 +174,9 @@ MEASURED: Final = (
 IDS_HANDED_OUT: Final = _counter(
     "aiocosid.ids.handed_out", "{id}", "Ids given to callers.", merge=add
 )
-IDS_REMAINING: Final = _gauge("aiocosid.ids.remaining", "{id}", "Ids in hand.", merge=add)
+IDS_REMAINING: Final = _gauge("aiocosid.ids.remaining", "{id}", "Ids that are buffered.", merge=add)
 IDS_TIME_LEFT: Final = _gauge(
-    "aiocosid.ids.time_left", "s", "How long the ids in hand last at the present rate.", merge=min
+    "aiocosid.ids.time_left", "s", "How long the buffered ids last at the present rate.", merge=min
 )
 PREFETCH_DISTANCE: Final = _gauge("aiocosid.prefetch.distance", "{segment}", "Segments kept ahead.")
 CALLERS_WAITING: Final = _gauge(

@@ -60,7 +60,7 @@ def _counters_in_need(reports: Mapping[str, GeneratorState]) -> Iterator[Row]:
         left = None if report.chain is None else report.chain.seconds_left
         if report.chain is not None and left is not None and left < report.chain.endurance / 2:
             stands = Shown(f"its ids last {seconds_text(left)} without the store")
-            yield Shown("few ids in hand", level="warn"), Shown(name_text(name)), stands
+            yield Shown("few ids buffered", level="warn"), Shown(name_text(name)), stands
 
 
 def _of_store(reading: StoreReading, now_ms: int) -> Iterator[Row]:

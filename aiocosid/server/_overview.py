@@ -262,11 +262,11 @@ class Watch:
         bad = sum(row[2].level == "bad" for row in rows)
         warn = sum(row[2].level == "warn" for row in rows)
         level = "bad" if bad else "warn" if warn else "good"
-        in_hand = f"{warn} with the ids in hand" if warn else ""
+        buffered = f"{warn} with buffered ids only" if warn else ""
         now_ms = self._clock.now_ms()
         return {
             "Server": server_fact(self._service.condition),
-            "Generators": Shown(f"{len(rows) - bad} of {len(rows)} up", in_hand, level),
+            "Generators": Shown(f"{len(rows) - bad} of {len(rows)} up", buffered, level),
             "Stores": self._stores_fact(),
             "Up for": Shown(seconds_text((now_ms - self._started_ms) / 1000)),
             "Version": Shown(version("aiocosid")),

@@ -274,7 +274,7 @@ def _command(name: str, what: str, *given: str) -> Op:
     return served
 
 
-async def _revert_machine(asked: _Asked) -> dict[str, Any]:
+async def _evict_machine(asked: _Asked) -> dict[str, Any]:
     where, held = await _holders(asked)
     if held == asked.args.get("holders"):  # otherwise it has already been done
         asked.note(f"take machine id {where['machine_id']} of {where['namespace']!r}")
@@ -339,7 +339,7 @@ _OPS: Final[dict[str, Op]] = {
     "machines": _listing(lambda store: store.machines),
     "machine_markers": _listing(lambda store: store.machine_markers),
     "machine_holders": _machine_holders,
-    "evict_machine": _revert_machine,
+    "evict_machine": _evict_machine,
     "repair_machines": _repair_machines,
     "raise_machine_fence": _command(
         "raise_machine_fence", "raise a machine id of", "namespace", "machine_id", "above_ms"

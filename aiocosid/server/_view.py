@@ -169,7 +169,7 @@ def _error(error: BaseException | None) -> Shown:
 WORDS: Final = {"up": "serving", "degraded": "serving in part"}
 
 GENERATORS: Final = (
-    *("Name", "Kind", "State", "#Ids/s", "#Ids in hand", "#They last", "#Distance"),
+    *("Name", "Kind", "State", "#Ids/s", "#Ids buffered", "#They last", "#Distance"),
     *("#Starvations", "#Waits", "#Store calls", "#Failed", "Last error"),
 )
 ON_DEMAND: Final = _unknown("made on demand")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ("Places", "ShardedPlaces", "is_enough", "leave_out_compared", "quoted")
 
-SEAT: Final = re.compile(r"(.+)\n(-1|[0-9]{1,16})(?:\n(-?[0-9]{1,16}))?")
+SLOT: Final = re.compile(r"(.+)\n(-1|[0-9]{1,16})(?:\n(-?[0-9]{1,16}))?")
 
 SHARDS: Final = 64
 
@@ -193,7 +193,7 @@ class Places:
             raise self._damage(key, text) from None
 
     def _slot(self, key: str, text: bytes, written_ms: int) -> MachineSlot:
-        found = SEAT.fullmatch(text.decode(errors="replace"))
+        found = SLOT.fullmatch(text.decode(errors="replace"))
         record = self._cell(MachineRecord, key, found[1].encode()) if found else None
         if found is None or record is None or int(found[2]) > MAX_MS:
             raise self._damage(key, text)

@@ -82,6 +82,6 @@ def explaining_waits(name: str, instead: str) -> Generator[None]:
         # exists.
         is_sure = isinstance(settings.AIOCOSID, Mapping)
         unsure = "" if is_sure else " (unless settings.AIOCOSID has no such generator)"
-        where = f"is in hand{unsure}, and an event loop runs in this thread"
+        where = f"is buffered{unsure}, and an event loop runs in this thread"
         error.args = (f"no id of {name!r} {where}; {instead}",)
         raise

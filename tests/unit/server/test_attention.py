@@ -77,7 +77,7 @@ AHEAD = Machine(
     [
         (
             {"reports": {"order": GeneratorState(chain(seconds_left=2.5, endurance=60.0))}},
-            ["warn few ids in hand", "order", "its ids last 2.5 s without the store"],
+            ["warn few ids buffered", "order", "its ids last 2.5 s without the store"],
         ),
         (
             {"readings": [reading(counters=[FULL])]},
