@@ -61,7 +61,7 @@ class CosIdError(Exception):
     """The root of all errors of this library.
 
     Attributes:
-        retryable: whether the same call may succeed later with nothing changed by anybody.
+        retryable: whether the same call may succeed later if nothing else changes.
         remedy: what to do, as the end of its text says it; empty in a class of your own that says
             nothing.
     """
@@ -354,13 +354,13 @@ class UnsupportedRuntimeError(CosIdError, RuntimeError):
 
 
 class WouldBlock(CosIdError):  # noqa: N818 - the name of the anyio pair X / X_nowait
-    """No id is in hand; ``await next_id()`` would have to wait for the store."""
+    """No id is buffered; ``await next_id()`` would have to wait for the store."""
 
     retryable = True
     remedy = "await next_id(), or call again a little later"
 
     def __init__(self) -> None:
-        super().__init__(f"no id is in hand; {self.remedy}")
+        super().__init__(f"no id is buffered; {self.remedy}")
 
 
 class NotOpenError(CosIdError):

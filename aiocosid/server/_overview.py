@@ -262,7 +262,7 @@ class Watch:
         bad = sum(row[2].level == "bad" for row in rows)
         warn = sum(row[2].level == "warn" for row in rows)
         level = "bad" if bad else "warn" if warn else "good"
-        in_hand = f"{warn} with the ids in hand" if warn else ""
+        in_hand = f"{warn} only with buffered ids" if warn else ""
         now_ms = self._clock.now_ms()
         return {
             "Server": server_fact(self._service.condition),

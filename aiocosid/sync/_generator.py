@@ -391,7 +391,7 @@ class SyncIdGenerator(NotCopyable, Generic[T]):
 
 
 def _forked() -> ForkedError:
-    return ForkedError("what this call had in hand", remedy="ask again in this process")
+    return ForkedError("what this call had buffered", remedy="ask again in this process")
 
 
 def _raise(error: Exception) -> NoReturn:

@@ -106,13 +106,13 @@ def test_an_event_loop_is_never_blocked(note: Any) -> None:
     fresh = aiocosid.sync.connect(MemoryStore())
 
     async def make() -> list[int]:
-        with pytest.raises(WouldBlock, match=r"'note' is in hand, and.*acreate"):
+        with pytest.raises(WouldBlock, match=r"'note' is buffered, and.*acreate"):
             note()
         first = await sync_to_async(note)()
         return [first.id, note().id]
 
     async def misname() -> None:
-        with pytest.raises(WouldBlock, match=r"'note' is in hand.*AIOCOSID has no such"):
+        with pytest.raises(WouldBlock, match=r"'note' is buffered.*AIOCOSID has no such"):
             note()
 
     with override_settings(AIOCOSID={"note": fresh.segment_chain("note")}):

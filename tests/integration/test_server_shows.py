@@ -105,7 +105,7 @@ def test_a_hung_store(valkey_factory: Callable[[], ValkeyServer]) -> None:
         facts = head(client)
         assert facts["Stores"].startswith("1 of 1 give no answer for ")
         assert facts["Server"].startswith("serving in part ")
-        assert facts["Generators"] == "2 of 2 up 2 with the ids in hand"
+        assert facts["Generators"] == "2 of 2 up 2 only with buffered ids"
         assert server.ids(1)  # what is in hand is served
         refused = client.post("/v1/segments/order?step=5")
         assert (refused.status_code, refused.json()["kind"]) == (503, "no-id-now")
