@@ -5,8 +5,8 @@
         number = await orders.next_id()
 
 `connect` opens a store and gives its generators by name, and `configure` those of a file.  By hand:
-`SegmentChainId` and `SnowflakeId` on a store of `aiocosid.stores`.  What goes wrong is in
-`aiocosid.errors`, what a user may implement in `aiocosid.abc`, and what tests need in
+`SegmentChainId` and `SnowflakeId` on a store of `aiocosid.stores`.  Errors are in
+`aiocosid.errors`, the interfaces that you may implement in `aiocosid.abc`, and test helpers in
 `aiocosid.testing`.
 """
 

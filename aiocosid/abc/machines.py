@@ -88,9 +88,8 @@ class MachineGrant:
         machine_id: 0 to ``2^bits - 1``.
         floor_ms: Unix time in milliseconds; every id's time must be *above* it: the later of the
             former owner's last renewal and its fence; -1 if there was no former owner.
-        is_fenced: whether a fence may be the reason that ``floor_ms`` is ahead of the clock;
-            False for an id that only CosId on Java has had, whose renewals have the time of its
-            own clock.
+        is_fenced: whether a fence may have put ``floor_ms`` ahead of the clock; False if only
+            CosId on Java has held the id, because it writes its own clock's time and no fence.
     """
 
     machine_id: int
@@ -134,17 +133,17 @@ class MachineIdDistributor(ABC):
     * It ends when the longest safe guard that was ever named in the namespace, plus
       `QUARANTINE_MARGIN`, has passed since its beginning by the *store's* clock.  The marker
       records that safe guard before an id is granted under it; if the marker is missing, the safe
-      guards of the callers during the quarantine count.  The first call after the end marks the
-      store as sound.
+      guards of the callers during the quarantine count.  The first call after the end records
+      that the store is sound again.
     * Until then no instance is granted an id, whatever the store says: `distribute` raises
       `MachineIdQuarantineError`.
     * An instance that holds an id, and knows that its lease is still valid, calls `reassert`, which
       writes again everything that the store may have lost.
-    * If two instances assert one id, the earlier one keeps it: the one whose `distribute` was
+    * If two instances reclaim one id, the earlier one keeps it: the one whose `distribute` was
       called with the lower ``now_ms``, then the one with the lower text.  The other one gets
       `MachineIdLostError`, at once or at its next call.  If two processes share an instance id,
       the later one wins.
-    * An entry whose holder has not asserted it during this quarantine does not count, with two
+    * An entry whose holder has not reclaimed it during this quarantine does not count, with two
       exceptions.  One is a Java peer's renewal since the quarantine began, because CosId knows no
       quarantine and would not yield.  The other is an id that was granted before the loss could be
       noticed, as on a ZooKeeper that was restored: there the new holder renews, and the former one
@@ -270,7 +269,7 @@ class MachineIdDistributor(ABC):
 
         Outside a quarantine it does the same as `renew`, which is the default.  In a quarantine it
         writes again what the store may have lost, and the id stays ours unless an instance that
-        took it earlier also asserts it.  It is one atomic step, and may safely be applied twice.
+        took it earlier also reclaims it.  It is one atomic step, and may safely be applied twice.
 
         Use it only for an id that was granted to this object, and only while its lease has not
         ended by the monotonic clock: until then no other instance can have been granted it.
@@ -282,7 +281,7 @@ class MachineIdDistributor(ABC):
 
         Raises:
             MachineIdLostError: as for `renew`; in a quarantine, an instance that took it earlier
-                has asserted it, and the id's entry was not written.
+                has reclaimed it, and the id's entry was not written.
             StoreError: the store refuses or cannot be reached.
         """
         await self.renew(machine_id, now_ms=now_ms, fence_ms=fence_ms)

@@ -35,7 +35,7 @@ DELIMITER: Final = "__"
 """Separates a table from a key in it."""
 
 FILE: Final = "_file"
-"""The end of a variable's name whose value is the path of a file that contains the text."""
+"""Suffix of a variable whose value is the path of a file that contains the setting."""
 
 CONFIG: Final = "config"
 """The variable, in lower case and without the prefix, that names a file of settings."""

@@ -57,7 +57,7 @@ class _Request:
     """The options for each store.
 
     Attributes:
-        namespace: mark only this namespace; None for the store as a whole.
+        namespace: write the marker of this namespace only; None for the store as a whole.
         says_yes: do not ask about a store that is empty.
         has_no_holders: a person has made sure that no process holds a machine id.
         waits: wait until no process can hold one, instead of asking.
@@ -165,7 +165,7 @@ def init(
     """Create a store's tables and initialise it for machine ids.
 
     Run it once for each store, like a migration, and not at every start: a store that has been
-    emptied must not be marked as complete.  Repeating it is safe, and does not change a store that
+    emptied must not get a marker.  Repeating it is safe, and does not change a store that
     is ready.
     """
     if sql:

@@ -141,7 +141,7 @@ class NoTerminalError(InvalidArgumentError):
     def __init__(self, option: str, *, remedy: str) -> None:
         super().__init__(option, None, "is required")
         self.remedy = remedy
-        self.args = (f"there is no terminal to ask on; {remedy}",)
+        self.args = (f"cannot ask for confirmation without a terminal; {remedy}",)
 
 
 def confirmed(question: str) -> bool:

@@ -138,7 +138,7 @@ class _Renewal:
         now, limit_ms = boot_time(), lease.limit_ms()  # first: it may be stopped after any line
         deadline = Deadline(now + lease.statistics().seconds_left, limit_ms)
         last = self._reported
-        # After the clock steps back, the mark stands still while the end of the lease moves on.
+        # After the clock steps back, the fence stands still while the end of the lease moves on.
         if limit_ms < 0 or (last is not None and deadline.is_nearly(last)):
             return
         self._deadline = deadline

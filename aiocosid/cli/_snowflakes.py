@@ -45,7 +45,7 @@ def parse(
     *,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Instead of ID: lowest and highest id of a moment."),
+        typer.Option(metavar="TIME", help="Show the lowest and highest id of a moment instead."),
     ] = None,
     layout: Layout = None,
     bits: Bits = None,

@@ -247,7 +247,8 @@ class CounterTable:
         if self.last_id(row) is None:
             return "no counter"
         if found[0] > 1:
-            return f"the end of the last segment, of the ids that are {found[1]} modulo {found[0]}"
+            only = f"only ids with remainder {found[1]} modulo {found[0]} are handed out"
+            return f"the end of the last segment; {only}"
         return "the next id to be handed out" if self.ahead else "the last id handed out"
 
     def problems(self, row: TableRow) -> tuple[str, ...]:

@@ -153,7 +153,7 @@ class TypedId(str):
     def _refusal(cls, value: object, rule: str = "") -> InvalidIdError:
         head = cls.prefix and f"{cls.prefix}_"
         if isinstance(value, str) and value.startswith(head) and (head or not rule):
-            rule = f"must be a full text{cls._example()}, for a number up to {cls.max_id}"
+            rule = f"must be a complete text{cls._example()}, for a number up to {cls.max_id}"
         return InvalidIdError(cls.__name__, value, rule or f"must be from 0 to {cls.max_id}")
 
     @classmethod

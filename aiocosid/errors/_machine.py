@@ -262,7 +262,7 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
 
 
 class MachineIdLostError(CosIdError):
-    """The machine id is not ours any more: somebody else holds it, or its lease ran out.
+    """The machine id is not ours any more: another process holds it, or its lease ran out.
 
     Attributes:
         namespace: the namespace.
@@ -327,7 +327,7 @@ class MachineIdQuarantineError(StoreError):
         super().__init__(
             store,
             f"it may have forgotten who holds the machine ids of namespace {namespace!r} (emptied, "
-            "restored or failed over); nobody is handed one for now",
+            "restored or failed over); no machine ids are granted yet",
             remedy=f"{wait}, or run 'aiocosid init --store URL --namespace {quote(namespace)} "
             "--confirm-no-holders' if no process that was started before holds one",
         )
@@ -392,7 +392,7 @@ class CorruptMachineStateError(StoreError):
     def __init__(
         self, store: str, *, place: str, found: str, expected: str = "'machine_id|timestamp_ms'"
     ) -> None:
-        # Anybody may have put it there: it is shown in short, and without control characters.
+        # Any client may have written it: it is shown in short, and without control characters.
         shown = shortened(place if place.isprintable() else repr(place)[1:-1], MOST_OF_A_PLACE)
         found = shortened(found, MOST_SHOWN)
         super().__init__(

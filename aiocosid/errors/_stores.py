@@ -65,12 +65,12 @@ class StoreAuthenticationError(StoreError):
 
 
 class StoreIdentityHiddenError(StoreError):
-    """A tiered store's cache hides which server it is: a span could outlive that server."""
+    """Redis hides its identity, so a server that replaced it would go unnoticed."""
 
     def __init__(self, store: str, reason: str) -> None:
         super().__init__(
             store,
-            f"the server does not tell who it is ({reason})",
+            f"the server hides its identity ({reason})",
             remedy="allow it with 'ACL SETUSER <user> +info', or connect past the proxy that "
             "hides it",
         )
@@ -270,7 +270,7 @@ class SegmentUnavailableError(CosIdError):
         counter: the generator, ``{namespace}.{name}``.
         waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
         reason: what kept it; empty if the store did not answer.
-        retry_after: seconds after which the store is asked again; None if nobody knows.
+        retry_after: seconds after which the store is asked again; None if that is unknown.
     """
 
     retryable: bool = True

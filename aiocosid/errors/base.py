@@ -61,7 +61,7 @@ class CosIdError(Exception):
     """The root of all errors of this library.
 
     Attributes:
-        retryable: whether the same call may succeed later with nothing changed by anybody.
+        retryable: whether the same call may succeed later if nothing else changes.
         remedy: what to do, as the end of its text says it; empty in a class of your own that says
             nothing.
     """

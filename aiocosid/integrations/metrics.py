@@ -114,7 +114,9 @@ IDS_DISCARDED: Final = _counter(
     "aiocosid.ids.discarded", "{id}", "Ids reserved and never handed out: the waste.", _REASONED
 )
 STARVATIONS: Final = _counter(
-    "aiocosid.starvations", "{starvation}", "How often the chain was dry and somebody had to wait."
+    "aiocosid.starvations",
+    "{starvation}",
+    "How often callers found the chain empty and had to wait.",
 )
 WAIT_TIMEOUTS: Final = _counter(
     "aiocosid.wait.timeouts", "{call}", "Calls that ended without an id."
@@ -144,7 +146,7 @@ DISTRIBUTIONS: Final = _counter(
     "aiocosid.machine.distributions", "{machine_id}", "Machine ids taken.", _MACHINE
 )
 LOSSES: Final = _counter(
-    "aiocosid.machine.losses", "{machine_id}", "Machine ids lost to somebody else.", _MACHINE
+    "aiocosid.machine.losses", "{machine_id}", "Machine ids that this process has lost.", _MACHINE
 )
 QUARANTINES: Final = _counter(
     "aiocosid.machine.quarantines",
@@ -174,7 +176,7 @@ MEASURED: Final = (
 IDS_HANDED_OUT: Final = _counter(
     "aiocosid.ids.handed_out", "{id}", "Ids given to callers.", merge=add
 )
-IDS_REMAINING: Final = _gauge("aiocosid.ids.remaining", "{id}", "Ids that are buffered.", merge=add)
+IDS_REMAINING: Final = _gauge("aiocosid.ids.remaining", "{id}", "Buffered ids.", merge=add)
 IDS_TIME_LEFT: Final = _gauge(
     "aiocosid.ids.time_left", "s", "How long the buffered ids last at the present rate.", merge=min
 )

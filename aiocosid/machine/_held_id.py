@@ -293,7 +293,7 @@ def _parsed(path: Path, text: str) -> MachineState:
 
 def _worth_keeping(state: MachineState) -> MachineState:
     if state.machine_id < 0:
-        raise InvalidArgumentError("state", state, "must be the state of a machine id")
+        raise InvalidArgumentError("state", state, "must have a machine_id of at least 0")
     return state
 
 

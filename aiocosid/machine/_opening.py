@@ -118,7 +118,7 @@ class LeaseOpening(OpenState):
         self.tenure: Tenure = Tenure(
             distributor, disk, home.clock, None if before is None else before.tenure
         )
-        self._call_by = inf  # by the monotonic clock: when opening gives up
+        self._call_by = inf  # monotonic deadline for opening
         self._patience: float = timeout  # seconds for an answer of the store
         self._started = self.clock.monotonic()
         self._is_fenced = True  # whether a fence may be why the floor is ahead of the clock

@@ -124,8 +124,8 @@ class MachineRecord(_Cell):
         token: the token of the call that was last granted the id; a caller with another token is
             outdated.
         version: counts the writes, so that no two values of the cell are ever equal.
-        claimed: the quarantine in which the holder asserted the id, or empty.
-        requested_ms: when the holder requested the id, by its own clock, if the id was asserted;
+        claimed: the quarantine in which the holder reclaimed the id, or empty.
+        requested_ms: when the holder requested the id, by its own clock, if the id was reclaimed;
             otherwise the floor that a guest of a server found, and 0 without one.
     """
 

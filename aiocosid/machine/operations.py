@@ -129,9 +129,11 @@ class RenewOperation(Operation):
         asked: the token of a later call, whose answer may have been lost; empty for none.
         bits: the width, if the caller has taken the id; otherwise 0.
         requested_ms: when it took the id, by its own clock.
-        is_valid: whether the lease is certainly valid, so that the id is asserted in a quarantine.
+        is_valid: whether the lease is certainly still valid, so that this renewal may reclaim the
+            id during a quarantine.
         receipt: a server's proof of that; empty for none.
-        region_code: the region, if the caller has taken the id; otherwise 1.
+        region_code: the encoded region (its bits behind a leading 1), if the caller has taken the
+            id; otherwise 1, which means no regions.
     """
 
     machine_id: int
@@ -268,8 +270,8 @@ def revealed(former: str, *known: str) -> str:
 def _beside(asked: TakeOperation, peer: str) -> InvalidArgumentError:
     """Return the error for an offline instance where CosId may grant its id to another process."""
     rule = (
-        f"must be 0 next to CosId's own {peer!r}; set offline_beside_cosid=True if CosId never "
-        "takes the machine id of another instance there"
+        f"must be 0 while CosId's own instance {peer!r} uses this namespace; set "
+        "offline_beside_cosid=True if CosId never takes over another instance's machine id there"
     )
     return InvalidArgumentError("offline", asked.offline_ms / 1000, rule)
 

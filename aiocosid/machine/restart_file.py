@@ -197,7 +197,10 @@ def restart_file(
         rule = f"requires a state_dir, and must be longer than the interval of {interval:g} s"
         raise InvalidArgumentError("offline", offline, rule)
     if offline and not address:  # the id may be another instance's in another store
-        rule = "must be 0 for a store on a client of your own; use a URL, which names the store"
+        rule = (
+            "must be 0 with a client of your own, which does not identify the store; connect with "
+            "a URL instead"
+        )
         raise InvalidArgumentError("offline", offline, rule)
     if state_dir is None:
         return None

@@ -95,7 +95,7 @@ HOLDERS_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class GrantReceipt:
-    """What a caller was granted; with it the caller asserts its id in a quarantine.
+    """What a caller was granted; with it the caller reclaims its id in a quarantine.
 
     Attributes:
         machine_id: the id.
@@ -475,7 +475,7 @@ def renew(
     token: str,
     taken: GrantReceipt | None = None,
 ) -> Decision:
-    """Renew an id and raise its fence; in a quarantine, assert that it was taken.
+    """Renew an id and raise its fence; in a quarantine, reclaim it.
 
     Args:
         snapshot: has at least that machine id; complete where something is wrong.
@@ -528,7 +528,7 @@ def _is_latest(slot: MachineSlot, caller: Caller, token: str) -> bool:
 def _loss(slot: MachineSlot, instance: str) -> str:
     if instance in slot.holders:
         return f"it was handed out again to the same instance {instance}, which runs twice"
-    return f"{slot.holders[0]} holds it" if slot.holders else "nobody holds it"
+    return f"{slot.holders[0]} holds it" if slot.holders else "no instance holds it"
 
 
 def _signed(
@@ -589,7 +589,7 @@ def _assert(
 
 
 def _rival(snapshot: Snapshot, caller: Caller, taken: GrantReceipt, quarantine: str) -> str | None:
-    """Return the instance that asserted an id and has a better claim than this call, if any."""
+    """Return the instance that reclaimed an id and has a better claim than this call, if any."""
     for number, slot in snapshot.slots.items():
         claim = slot.record
         if claim is None or claim.claimed != quarantine or not claim.instance:
@@ -601,7 +601,7 @@ def _rival(snapshot: Snapshot, caller: Caller, taken: GrantReceipt, quarantine: 
 
 
 def _keeps_it(claim: MachineRecord, instance: str, taken: GrantReceipt, *, is_proven: bool) -> bool:
-    """Return whether the instance that has asserted an id keeps it.
+    """Return whether the instance that has reclaimed an id keeps it.
 
     Of two instances, the earlier one wins, then the one with the lower text; it is the other way
     round if a receipt proves when it took the id.  Of two processes of one instance, the later one

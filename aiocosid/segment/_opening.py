@@ -385,8 +385,8 @@ class SegmentOpening:
         """End the opening: fail the callers, and discard the buffered ids."""
         self.life.end(reason)
         if isinstance(reason, ClosedError) and self.hand.busy:
-            # A signal handler or an instrument has closed it in the middle of a step, which still
-            # relies on its counts.  `drain` discards the ids after that step.
+            # A signal handler or an instrument closed the opening in the middle of a step that
+            # still uses the buffer.  `drain` discards the ids after that step.
             self._gives_up_later = True
         else:
             self._give_up(reason)

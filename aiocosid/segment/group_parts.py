@@ -195,8 +195,8 @@ class Groups:
     def present(self) -> tuple[int, int, str]:
         """Return the time span for which the period is known, in nanoseconds, and its text.
 
-        Midnights and changes of summer time fall on full seconds of UTC.  So the time zone is asked
-        at most once a second, and every peculiarity of it is respected.
+        Midnights and daylight-saving changes fall on whole seconds of UTC.  So the time zone is
+        asked at most once a second, and every peculiarity of it is respected.
         """
         now = self._read_ns()
         if not self._period[0] <= now < self._period[1]:

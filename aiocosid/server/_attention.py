@@ -60,7 +60,7 @@ def _counters_in_need(reports: Mapping[str, GeneratorState]) -> Iterator[Row]:
         left = None if report.chain is None else report.chain.seconds_left
         if report.chain is not None and left is not None and left < report.chain.endurance / 2:
             stands = Shown(f"its ids last {seconds_text(left)} without the store")
-            yield Shown("few ids buffered", level="warn"), Shown(name_text(name)), stands
+            yield Shown("few buffered ids", level="warn"), Shown(name_text(name)), stands
 
 
 def _of_store(reading: StoreReading, now_ms: int) -> Iterator[Row]:
@@ -74,7 +74,7 @@ def _of_store(reading: StoreReading, now_ms: int) -> Iterator[Row]:
         if ahead > MOST_AHEAD:
             name = Shown(f"{name_text(each.namespace)}: machine id {each.machine_id}")
             stands = Shown(f"until {time_text(each.fence_ms)}", f"{seconds_text(ahead)} ahead")
-            yield Shown("mark in the future", level="bad"), name, stands
+            yield Shown("fence in the future", level="bad"), name, stands
     for marker in reading.markers:
         if marker.is_quarantined:
             left_s = marker.seconds_left

@@ -72,7 +72,7 @@ def run_broker(settings: Settings, options: BrokerOptions, /) -> None:
             "workers": 1,
             # Only the workers can open the socket, unless the settings say otherwise.
             "unix_tokens": "unix_tokens" in given and settings.server.unix_tokens,
-            # A worker has no token, and may not assert that it held a machine id.
+            # A worker has no token, and may not reclaim a machine id.
             "receipt_key": settings.server.receipt_key or token_hex(KEY_BYTES),
             "resp": settings.server.resp or RespSettings(),
             "unix_mode": mode or settings.server.unix_mode,

@@ -59,7 +59,7 @@ def condition_of(
 
 
 def _status(state: Mapping[str, Any], is_cut_off: bool) -> Any:  # noqa: ANN401, FBT001 - a text
-    """Return a generator's status: while the store is away, buffered ids only degrade it."""
+    """Return a generator's status; while no store answers, buffered ids make it only degraded."""
     has_store = "remaining" in state or "machineId" in state
     if not is_cut_off or not has_store or state["status"] == "down":
         return state["status"]

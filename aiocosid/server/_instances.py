@@ -151,7 +151,7 @@ class InstanceMachines:
     ) -> int:
         """Renew the id that the instance holds, and return it.
 
-        In a quarantine it asserts the id, like a process that renews in the store itself.
+        In a quarantine it reclaims the id, like a process that renews in the store itself.
 
         Raises:
             Problem: the instance holds no id; the problem is of kind `UNKNOWN`.
@@ -227,7 +227,7 @@ class InstanceMachines:
             number = min(held, default=None)
             if number is None:
                 if was is not None:
-                    reason = "another instance holds it, or nobody does"
+                    reason = "another instance holds it, or none does"
                     return Decision(error=MachineIdLostError(namespace, was, reason=reason))
                 raise Problem(HTTPStatus.NOT_FOUND, UNKNOWN, "the instance holds no machine id")
             own[:] = [number]

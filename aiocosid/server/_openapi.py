@@ -64,8 +64,8 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         "required": ["ids"],
     },
     "Segment": {
-        "description": "The ids from first to last, which nobody else gets; with a stride so far "
-        "apart.",
+        "description": "The ids from first to last, which belong to the caller alone; with a "
+        "stride, every stride-th of them.",
         **_object(first=DECIMAL, last=DECIMAL, step=COUNT),
     },
     "Parts": {**_object(id=TEXT), "description": "What an id says, as far as it says it."},

@@ -340,7 +340,7 @@ class Additions:
 
 
 def _settle(added: dict[IdSegmentDistributor, Additions], replies: list[bytes]) -> Work:
-    """Make the additions to all counters, and clear them."""
+    """Add everything in ``added`` to the counters, and empty ``added``."""
     waiting = [each for each in added.values() if not each.settle_nowait(replies)]
     added.clear()
     for start in range(0, len(waiting), MOST_TOGETHER):

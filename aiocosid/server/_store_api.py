@@ -350,12 +350,12 @@ _OPS: Final[dict[str, Op]] = {
     ),
     "is_initialized": _is_initialized,
     "initialize": _command(
-        "initialize", "mark the store as initialised", "confirm_no_holders", "after_loss"
+        "initialize", "initialise the store", "confirm_no_holders", "after_loss"
     ),
-    "forget_namespace": _command("forget_namespace", "stop to miss", "namespace"),
+    "forget_namespace": _command("forget_namespace", "forget namespace", "namespace"),
     "initialize_namespace": _command(
         "initialize_namespace",
-        "mark the machine ids of",
+        "initialise the machine ids of",
         "namespace",
         "confirm_no_holders",
         "safe_guard",

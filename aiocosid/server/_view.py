@@ -390,7 +390,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
     since_ms = {(e.namespace, e.machine_id, e.instance_id): e.taken_ms for e in leases}
     markers = {each.namespace: each for each in reading.markers}
     for each in sorted(reading.machines, key=lambda each: not each.instance_id):
-        mark = _unknown("no mark") if each.fence_ms <= 0 else Shown(time_text(each.fence_ms))
+        fence = _unknown("no fence") if each.fence_ms <= 0 else Shown(time_text(each.fence_ms))
         holder = since = until = _unknown("free")
         last = _unknown("never renewed")
         if each.last_timestamp_ms > 0:
@@ -409,7 +409,7 @@ def machine_rows(reading: StoreReading, leases: Iterable[MachineIdStatistics]) -
             since,
             last,
             until,
-            mark,
+            fence,
         )
 
 
@@ -442,7 +442,7 @@ def quarantine_rows(reading: StoreReading) -> Iterator[Row]:
 
 
 LEASES: Final = (
-    *("Namespace", "#Machine id", "Instance", "#Lasts unrenewed", "Mark (UTC)", "#Renewals"),
+    *("Namespace", "#Machine id", "Instance", "#Lasts unrenewed", "Fence (UTC)", "#Renewals"),
     *("#Failed", "#Lost", "Quarantine ends", "Last error"),
 )
 
@@ -461,7 +461,7 @@ def lease_row(each: MachineIdStatistics, now_ms: int) -> Row:
         _unknown("none now") if each.machine_id is None else Shown(str(each.machine_id)),
         Shown(name_text(each.instance_id)),
         Shown(seconds_text(left)) if isfinite(left) else Shown(FOREVER),
-        _unknown("no mark") if each.fence_ms < 0 else Shown(time_text(each.fence_ms)),
+        _unknown("no fence") if each.fence_ms < 0 else Shown(time_text(each.fence_ms)),
         Shown(number_text(each.renewals)),
         _failures(each.failures),
         Shown(number_text(each.losses), level="bad" if each.losses else ""),

@@ -28,7 +28,7 @@ class StoreAvailability:
         retry_at: no call before this time.
         opens: the first second of which sequences are granted, as far as is known.
         opens_at: when that second can be requested.
-        fence_at: no call for that second, or an earlier one, before this time.
+        fence_at: until this time, no call requests a second below `opens`.
     """
 
     __slots__ = (

@@ -129,7 +129,8 @@ class SnowflakeOpening(StampOpening[Sequencer | Shut]):
     def now_and_limit(self) -> tuple[int, int]:
         """Return the clock's time and the latest time that the lease allows, in milliseconds.
 
-        A clock that has jumped past the lease's limit is read as `lag_ms` earlier.
+        A clock past the limit that the record in a ``state_dir`` sets is read as `lag_ms` earlier.
+        Past a fence, `lag_ms` is 0, and ids wait for the next renewal.
         """
         now_ms = self.read_ns() // NS_PER_MS
         jump = self._options.max_forward_jump

@@ -385,11 +385,11 @@ def address_of(url: str) -> str:
 
 
 _DURABILITY: Final = choice(
-    "what to do about a server that may lose what it has granted", *DEMANDS, default="warn"
+    "what to do if the server may lose what it has granted", *DEMANDS, default="warn"
 )
-_AUTHORITY: Final = file("certificate of the authority to be trusted")
-_CERTIFICATE: Final = file("certificate that is shown to the server")
-_KEY: Final = file("key of that certificate")
+_AUTHORITY: Final = file("certificates of the trusted authorities (CA)")
+_CERTIFICATE: Final = file("client certificate")
+_KEY: Final = file("private key of the client certificate")
 _TLS: Final = {"ssl_ca_certs": _AUTHORITY, "ssl_certfile": _CERTIFICATE, "ssl_keyfile": _KEY}
 _PAIR: Final = ("ssl_certfile", "ssl_keyfile")
 
@@ -409,7 +409,10 @@ ETCD: Final = UrlSpec(
 )
 """An etcd cluster; the path is the prefix of all keys."""
 
-_REMOTE: Final = {"token": Option("token, as in front of the host"), "timeout": _TIMEOUT}
+_REMOTE: Final = {
+    "token": Option("token, an alternative to the one before the host"),
+    "timeout": _TIMEOUT,
+}
 
 AIOCOSID: Final = (
     UrlSpec(
@@ -434,7 +437,7 @@ AIOCOSID: Final = (
 
 HTTP: Final = UrlSpec(
     {"http": False, "https": True, "cosid+http": False, "cosid+https": True},
-    "http://host:8688,host:8688 or https://host, without a query; before it cosid+ may stand",
+    "http://host:8688,host:8688 or https://host, without a query; both also with cosid+ in front",
     0,
     needs_host=True,
 )
@@ -456,7 +459,7 @@ MYSQL: Final = UrlSpec(
             "encryption without it",
             *("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"),
         ),
-        "unix_socket": Option("path of the server's socket, instead of its host"),
+        "unix_socket": Option("path of the server's socket, used instead of its host"),
     },
 )
 """MySQL or MariaDB."""
@@ -470,8 +473,10 @@ NATS: Final = UrlSpec(
     default_path="/aiocosid",
     options={
         "timeout": _TIMEOUT,
-        "replicas": integer("replicas of the streams that are created", at_least=1, at_most=5),
-        "sync_always": boolean("whether all servers have 'sync_interval: always'"),
+        "replicas": integer("replicas of each stream that aiocosid creates", at_least=1, at_most=5),
+        "sync_always": boolean(
+            "whether all servers have 'sync_interval: always', which the driver cannot see"
+        ),
         "creds": signature("file with a user's JWT and nkey", with_jwt=True),
         "nkey": signature("file with the seed of a user's nkey", with_jwt=False),
     },
@@ -488,7 +493,7 @@ POSTGRES: Final = UrlSpec(
     5432,
     options={
         "durability": _DURABILITY,
-        "sslmode": choice("whether to use TLS; as for libpq", *_SSL_MODES),
+        "sslmode": choice("whether to use TLS, and what to verify; as for libpq", *_SSL_MODES),
         "sslrootcert": _AUTHORITY,
         "sslcert": _CERTIFICATE,
         "sslkey": _KEY,
@@ -501,25 +506,25 @@ POSTGRES: Final = UrlSpec(
 # reason.  Every server and proxy understands protocol 2, and no feature here needs a later one.
 _REDIS_OPTIONS: Final = {
     "db": integer("number of the database", 0),
-    "username": Option("user, as in front of the host"),
-    "password": Option("password of that user, as in front of the host"),
-    "client_name": Option("name of the connections in the server's list"),
+    "username": Option("user name, an alternative to the one before the host"),
+    "password": Option("password, an alternative to the one before the host"),
+    "client_name": Option("client name that CLIENT LIST shows"),
     "max_connections": integer("maximum number of open connections", at_least=1),
-    "health_check_interval": integer("seconds after which an idle connection is tested"),
-    "protocol": integer("version of the protocol", 2, at_least=2, at_most=3),
-    "socket_timeout": seconds("seconds that a reply may take", 1.5),
-    "socket_connect_timeout": seconds("seconds that connecting may take", 1.0),
-    "replicas": integer("replicas that have to confirm each grant", 0, at_most=1000),
-    "replica_timeout": seconds("seconds that replicas have to confirm a grant", 0.5),
+    "health_check_interval": integer("idle seconds after which a connection is tested before use"),
+    "protocol": integer("version of RESP, the protocol of Redis", 2, at_least=2, at_most=3),
+    "socket_timeout": seconds("seconds to wait for a reply", 1.5),
+    "socket_connect_timeout": seconds("seconds to wait for a connection", 1.0),
+    "replicas": integer("number of replicas that must confirm each grant", 0, at_most=1000),
+    "replica_timeout": seconds("seconds within which the replicas must confirm a grant", 0.5),
     "durability": _DURABILITY,
 }
 _REDIS_TLS: Final = {
     **_TLS,
     "ssl_cert_reqs": choice(
-        "whether the server must have a certificate", "none", "optional", "required"
+        "whether the server's certificate is verified", "none", "optional", "required"
     ),
-    "ssl_check_hostname": boolean("whether the certificate must be the host's"),
-    "ssl_ciphers": Option("ciphers that may be used"),
+    "ssl_check_hostname": boolean("whether the certificate must name the host"),
+    "ssl_ciphers": Option("TLS ciphers that may be used"),
 }
 
 
@@ -535,8 +540,8 @@ def _redis(
 REDIS: Final = (
     _redis(
         {"redis": False, "valkey": False, "rediss": True, "valkeys": True},
-        "redis://user:password@host:port/db; several hosts are redis+cluster:// or "
-        "redis+sentinel://",
+        "redis://user:password@host:port/db; for several hosts take redis+cluster:// "
+        "or redis+sentinel://",
         6379,
         r"(?:/(?P<db>.*))?",
         hosts=1,
@@ -544,19 +549,19 @@ REDIS: Final = (
     _redis({"unix": False}, "unix:///path/of/socket?db=0", 0, r"/[^\x00]+", hosts=0),
     _redis(
         {"redis+cluster": False, "rediss+cluster": True},
-        "redis+cluster://user:password@host:port,host:port, which has only db 0",
+        "redis+cluster://user:password@host:port,host:port; a cluster has only db 0",
         6379,
         r"(?:/(?P<db>.*))?",
-        db=integer("0, if it is given", 0, at_most=0),
-        address_remap=addresses("where to reach a node instead of the address that it announces"),
+        db=integer("must be 0 if it is given", 0, at_most=0),
+        address_remap=addresses("where to reach a node, by the address that the node announces"),
     ),
     _redis(
         {"redis+sentinel": False, "rediss+sentinel": True},
         "redis+sentinel://user:password@host:port,host:port/service/db",
         26379,
         r"/(?P<service>[^/]+)(?:/(?P<db>.*))?",
-        sentinel_username=Option("user of the sentinels"),
-        sentinel_password=Option("password of that user"),
+        sentinel_username=Option("user name for the sentinels"),
+        sentinel_password=Option("password for the sentinels"),
     ),
 )
 """Redis or Valkey: a server, also over its socket, a Cluster, or servers under Sentinel."""
@@ -569,7 +574,7 @@ ZOOKEEPER: Final = UrlSpec(
     path=r"(?:/(?!\.{1,2}(?:/|$))[^/\x00-\x1f\x7f-\x9f]+)*",
     options={
         "session_timeout": seconds(
-            "seconds without a call after which the session ends", 10.0, below=2**31 / 1000
+            "seconds without contact until ZooKeeper ends the session", 10.0, below=2**31 / 1000
         )
     },
 )

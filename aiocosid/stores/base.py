@@ -366,7 +366,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
         """
         if not self._backend.has_marker:
             reason = "no commit spans its namespaces"
-            remedy = "mark each with 'aiocosid init --store URL --namespace NAMESPACE'"
+            remedy = "run 'aiocosid init --store URL --namespace NAMESPACE' for each"
             raise UnsupportedByStoreError(type(self).__name__, reason, remedy=remedy)
         return rules.is_initialized(await read_cells(self._backend, EVERYWHERE, ReadRequest()))
 

@@ -375,7 +375,7 @@ def read_parts(
     needs: AbstractSet[str],
     form: str,
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the stores of a URL of several stores, in their order, and its other options.
+    """Return the store URLs that a multi-store URL contains, in order, and its other options.
 
     Args:
         url: for example ``striped:?store=URL&store=URL``, percent-encoded.

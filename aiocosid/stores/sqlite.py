@@ -66,8 +66,8 @@ class SqliteStore(SequenceStore[_SqliteBackend]):
     """The counters and machine ids in one SQLite file, in CosId's tables, which the store creates.
 
     Runs on asyncio.  Any number of processes on one machine may share the file, which must not be
-    on a network file system.  The process that creates the tables for machine ids also marks the
-    file as initialised.
+    on a network file system.  The process that creates the tables for machine ids also writes
+    the marker.
     """
 
     __slots__ = ()

@@ -64,7 +64,7 @@ class ManualClock(Clock):
     # The contract.
 
     def monotonic(self) -> float:
-        """Return the seconds by which the clock was advanced so far."""
+        """Return how many seconds the clock has been advanced so far."""
         return self._now / NS
 
     def now_ms(self) -> int:

@@ -43,7 +43,7 @@ KINDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "on MySQL and MariaDB its tables, without a right to create views",
             "a memory or disposable store begins again",
             "emptied before the day of `create=`",
-            "just before a first counter on NATS and Redis Cluster",
+            "just before a counter begins on NATS and Redis Cluster",
             "`aiocosid init` is given wrong floors or answers",
         ),
         "A SQLite file is on a network file system.": (

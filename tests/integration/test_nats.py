@@ -1047,7 +1047,7 @@ class TestLosses:
             async def renew() -> None:
                 await late.renew(1, now_ms=T + 1, fence_ms=T + 1)
 
-            with pytest.raises(MachineIdLostError, match="nobody holds it"):
+            with pytest.raises(MachineIdLostError, match="no instance holds it"):
                 await eventually(renew, StoreUnavailableError)
             await early.renew(0, now_ms=T + 1, fence_ms=T + 1)
             with pytest.raises(StoreRolledBackError):

@@ -163,7 +163,8 @@ async def test_what_a_check_reads(store: TinyidStore, execute: Execute) -> None:
     a, b, c, d = await store.examine()
     assert (a.stored, a.next_id, a.meaning) == (1, 2, "the last id handed out")
     assert (b.stored, b.next_id) == (1, 3)
-    assert b.meaning == "the end of the last segment, of the ids that are 1 modulo 2"
+    only = "only ids with remainder 1 modulo 2 are handed out"
+    assert b.meaning == f"the end of the last segment; {only}"
     assert c.problems == (
         "step is 0, but must be at least 1",
         "remainder is 2, but must be from 0 to 1, below delta",

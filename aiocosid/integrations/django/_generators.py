@@ -81,7 +81,7 @@ def explaining_waits(name: str, instead: str) -> Generator[None]:
         # A provider for threads returns a handle for any name, and knows only when open whether it
         # exists.
         is_sure = isinstance(settings.AIOCOSID, Mapping)
-        unsure = "" if is_sure else " (unless settings.AIOCOSID has no such generator)"
-        where = f"is buffered{unsure}, and an event loop runs in this thread"
+        unsure = "" if is_sure else " (or settings.AIOCOSID has no such generator)"
+        where = f"is buffered, and an event loop runs in this thread{unsure}"
         error.args = (f"no id of {name!r} {where}; {instead}",)
         raise

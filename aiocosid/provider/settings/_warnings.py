@@ -57,7 +57,7 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
     if any(host and not is_loopback(host) for host in hosts):
         at = ("server", "listen")
         if not server.tokens and server.insecure:
-            yield at, "has an address where anybody may do everything: there are no tokens"
+            yield at, "has an address where every client may do everything: there are no tokens"
         elif not server.tokens:
             yield (
                 at,

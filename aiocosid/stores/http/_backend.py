@@ -413,7 +413,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         answer = await self._ask("PATCH", UNKNOWN, LOST)
         if answer.code == LOST:
-            reason = "the proxy says so: another instance may hold it"
+            reason = "the proxy reports it as lost; another instance may hold it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         return answer
 

@@ -43,9 +43,9 @@ class RemoteStore(BackendStore[RemoteBackend]):
 
         Args:
             url: ``aiocosid+http://[token@]host:8688[,host2:8688]``, ``aiocosid+https://`` or
-                ``aiocosid+unix:///run/aiocosid.sock``.  Options after a ``?``: ``token``, which is
-                the same as before the host; ``timeout``, seconds for a call on all servers
-                together, 1.5 by default; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
+                ``aiocosid+unix:///run/aiocosid.sock``.  Options after a ``?``: ``token``, an
+                alternative to the token before the host; ``timeout``, seconds for a call on all
+                servers together, 1.5 by default; with TLS ``ssl_ca_certs``, ``ssl_certfile``,
                 ``ssl_keyfile``.
 
         Raises:

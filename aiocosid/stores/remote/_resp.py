@@ -72,7 +72,7 @@ class UnixEndpoint:
             reason = f"{self._path}: {exc.strerror or str(exc) or type(exc).__name__}"
             remedy = ""
             if isinstance(exc, FileNotFoundError | ConnectionRefusedError):
-                reason = f"nobody listens at {self._path}"
+                reason = f"no server listens at {self._path}"
                 remedy = "start 'aiocosid serve' or 'aiocosid broker', or correct the path"
             raise StoreUnavailableError(LABEL, reason, remedy=remedy) from exc
         return answer_of(reply)

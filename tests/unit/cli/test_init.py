@@ -68,7 +68,8 @@ def test_it_asks_nobody_without_a_terminal(aiocosid: Command, emptied: ScriptedS
     """A script that does not say --yes changes nothing, and does not hang."""
     ended = aiocosid("init")
     assert (ended.code, ended.out, is_initialized(emptied)) == (2, "", False)
-    assert "error: there is no terminal to ask on; give --yes if the store is new" in ended.err
+    what = "cannot ask for confirmation without a terminal; give --yes if the store is new"
+    assert f"error: {what}" in ended.err
     assert "--wait" in ended.err
     assert aiocosid("init", "--yes").out == INITIALIZED
     assert is_initialized(emptied)

@@ -101,11 +101,11 @@ def test_a_wrong_text_says_what_was_expected_and_given() -> None:
     for wrong, said in {
         "cus_1": "OrderId must be a text that starts with 'ord_', not 'cus_1'",
         "order_0000000000001": "a text that starts with 'ord_'",
-        "ord_1": "a full text such as 'ord_000000000001a'",
-        "ord_000000000001A": "a full text",
-        "ord_000000000001i": "a full text",
+        "ord_1": "a complete text such as 'ord_000000000001a'",
+        "ord_000000000001A": "a complete text",
+        "ord_000000000001i": "a complete text",
         "ord_8000000000000": "for a number up to 9223372036854775807",
-        "ord_": "a full text",
+        "ord_": "a complete text",
         "": "starts with 'ord_'",
         -1: "from 0 to 9223372036854775807",
         MAX_ID + 1: "from 0 to 9223372036854775807",
@@ -123,7 +123,7 @@ def test_a_wrong_text_says_what_was_expected_and_given() -> None:
 
 @pytest.mark.parametrize("text", ["-1", "007", " 7", "7.0", "", "9223372036854775808", "\u0667"])
 def test_a_decimal_text_has_one_form(text: str) -> None:
-    with pytest.raises(InvalidIdError, match=r"a full text such as '42'|the decimal digits"):
+    with pytest.raises(InvalidIdError, match=r"a complete text such as '42'|the decimal digits"):
         Int64Text(text)
 
 
@@ -165,7 +165,7 @@ def test_a_converter_alone_writes_the_text() -> None:
         "pattern": "^(?:[0-9A-Za-z]{11})$",
         "examples": ["0000000000g"],
     }
-    with pytest.raises(InvalidIdError, match="a full text such as '0000000000g'"):
+    with pytest.raises(InvalidIdError, match="a complete text such as '0000000000g'"):
         CodeId("g")
     with pytest.raises(InvalidIdError, match="1 to 11 of the digits"):
         CodeId("!")

@@ -399,7 +399,7 @@ def test_a_hand_out_needs_all_or_a_sample() -> None:
 @pytest.mark.parametrize(
     ("before", "caller", "token", "reason"),
     [
-        (MachineSlot(), ME, "t", "nobody holds it"),
+        (MachineSlot(), ME, "t", "no instance holds it"),
         (slot("x"), ME, "t", "x holds it"),
         (noted(MINE, token="another"), ME, "t", "me, which runs twice"),
         (MINE, ME, "", "me, which runs twice"),

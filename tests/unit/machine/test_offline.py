@@ -309,7 +309,7 @@ class TestRefusals:
         """It may be another one next time."""
         store = MemoryStore()
         store._backend.address = ""
-        with pytest.raises(InvalidArgumentError, match="use a URL"):
+        with pytest.raises(InvalidArgumentError, match="connect with a URL"):
             store.machine_id_distributor(instance_id=POD, state_dir=tmp_path, offline=60)
 
     @pytest.mark.parametrize("is_confirmed", [False, True])
@@ -329,4 +329,4 @@ class TestRefusals:
         except InvalidArgumentError as refused:
             error = refused
         assert (error is None) == is_confirmed
-        assert error is None or "next to CosId's own 'java'" in str(error)
+        assert error is None or "CosId's own instance 'java'" in str(error)

@@ -77,7 +77,7 @@ AHEAD = Machine(
     [
         (
             {"reports": {"order": GeneratorState(chain(seconds_left=2.5, endurance=60.0))}},
-            ["warn few ids buffered", "order", "its ids last 2.5 s without the store"],
+            ["warn few buffered ids", "order", "its ids last 2.5 s without the store"],
         ),
         (
             {"readings": [reading(counters=[FULL])]},
@@ -85,7 +85,7 @@ AHEAD = Machine(
         ),
         (
             {"readings": [reading(machines=[AHEAD])]},
-            ["bad mark in the future", "shop: machine id 3", "until 2023-11-23 22:13:20"],
+            ["bad fence in the future", "shop: machine id 3", "until 2023-11-23 22:13:20"],
         ),
         (
             {"readings": [reading(markers=[marker(30.0)])]},

@@ -257,7 +257,7 @@ class TestMachines:
     def test_one_of_another(self) -> None:
         [row] = self.rows(self.machine("other:1"))
         assert row["Held since"] == Shown("-", "only its holder knows")
-        assert row["No id is later than (UTC)"] == Shown("-", "no mark")
+        assert row["No id is later than (UTC)"] == Shown("-", "no fence")
 
     def test_a_stamp_of_zero_is_no_time(self) -> None:
         """CosId's numbers that were never used, and those that Java took from them."""
@@ -306,7 +306,7 @@ class TestMachines:
     def test_a_lease_without_an_id(self) -> None:
         row = named(LEASES, lease_row(lease(machine_id=None, seconds_left=0.0, fence_ms=-1), 0))
         assert row["Machine id"] == Shown("-", "none now")
-        assert row["Mark (UTC)"] == Shown("-", "no mark")
+        assert row["Fence (UTC)"] == Shown("-", "no fence")
 
 
 def test_a_long_table_is_cut() -> None:

@@ -447,7 +447,7 @@ async def test_a_lane_bridges_the_fence(clock: ManualClock) -> None:
     ) as gen:
         await clock.advance(1)
         store.replies = [SecondFenced(START + 5, START + 1)]
-        with pytest.raises(Exception, match="no id is in hand"):
+        with pytest.raises(Exception, match="no id is buffered"):
             gen.next_id_nowait()
         await settle()
         ids = await gen.next_ids(10)

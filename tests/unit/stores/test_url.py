@@ -214,7 +214,7 @@ def test_what_is_expected_instead() -> None:
         ("h", "etcd", r"url must begin with .*etcd://, etcds://"),
         ("mysql://h", "mysql", "like mysql://user:password@host:port/database.*percent-encoded"),
         ("mysql://u:p/w@h/d", "mysql", "^url 'mysql:...' must have user, password.*'/' is %2F"),
-        ("redis://a,b", "redis", r"several hosts are redis\+cluster:// or redis\+sentinel://"),
+        ("redis://a,b", "redis", r"for several hosts take redis\+cluster:// or redis\+sentinel://"),
         (
             "redis://h?sokcet_timeout=1",
             "redis",

@@ -254,7 +254,8 @@ class MachinePool:
             self._assert(who, machine_id, claim)
         entry = self.entries.get(machine_id)
         if entry is None or entry.holder != who.text or entry.token is not token:
-            reason = f"{entry.holder} holds it" if entry and entry.holder else "nobody holds it"
+            holder = entry.holder if entry else ""
+            reason = f"{holder or 'no instance'} holds it"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
         self.marker.remember(safe_guard)
         entry.seen = seen
