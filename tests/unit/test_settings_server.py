@@ -168,7 +168,7 @@ def test_an_open_address_is_warned_of() -> None:
     assert warnings(listen=["127.0.0.1:1", "unix:/run/ids.sock", "fd://"]) == {}
     assert warnings(listen=["0.0.0.0:1"], tokens=[token], tls_certificate="a.pem") == {}
     assert "is refused" in warnings(listen=["0.0.0.0:1"])["server.listen"]
-    assert "anybody" in warnings(listen=["0.0.0.0:1"], insecure=True)["server.listen"]
+    assert "every client" in warnings(listen=["0.0.0.0:1"], insecure=True)["server.listen"]
     assert "without TLS" in warnings(listen=["0.0.0.0:1"], tokens=[token])["server.listen"]
 
 
