@@ -160,7 +160,7 @@ class Wakeup(Protocol):
     """What one task awaits, once: a future on asyncio, or its equivalent on trio."""
 
     def done(self) -> bool:
-        """Tell whether no task needs to be woken any more."""
+        """Tell whether no task needs to be woken."""
         ...
 
     def set_result(self, result: None, /) -> None:

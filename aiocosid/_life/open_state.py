@@ -257,7 +257,7 @@ class OpeningCalls:
             started = self._life.start_soon(main, *args, task=task, unstarted=unstarted)
         finally:
             if not started:
-                self.under_way.pop(key, None)  # otherwise no task would be started any more
+                self.under_way.pop(key, None)  # otherwise no task would ever be started again
         return started
 
     async def call(self, key: int, store: str, call: Callable[[], Awaitable[T]]) -> T | CosIdError:

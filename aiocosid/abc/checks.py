@@ -50,14 +50,14 @@ def check_text(argument: str, value: object, *, at_most: int | None = None) -> N
     """Raise unless it is a text that every store can hold."""
     # NUL cannot be stored by PostgreSQL and ends a C string in SQLite.
     if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidArgumentError(argument, value, "must be a non-empty text without NUL")
+        raise InvalidArgumentError(argument, value, "must be a non-empty string without NUL")
     if at_most is not None and len(value) > at_most:
         rule = f"has {len(value)} characters (maximum {at_most})"
         raise InvalidArgumentError(argument, value, rule)
     try:
         value.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        rule = "must be a text that UTF-8 can encode"
+        rule = "must be a string that UTF-8 can encode"
         raise InvalidArgumentError(argument, value, rule) from None
 
 
@@ -159,7 +159,10 @@ def check_create(create: object) -> Create:
         with suppress(ValueError):
             date.fromisoformat(create)
             return create
-    rule = "must be False, True, 'disposable' or the last day to create, such as '2026-12-31'"
+    rule = (
+        "must be False, True, 'disposable' or the last day on which opening may create tables and "
+        "the marker, such as '2026-12-31'"
+    )
     raise InvalidArgumentError("create", create, rule)
 
 

@@ -42,7 +42,7 @@ class InstanceOptions(Options):
         region: which region this store serves, if each of several stores grants the machine ids
             of one region and needs no connection to the others; it needs ``region_bits``.
         region_bits: how many of the machine bits, from the top, name the region; the same in all
-            regions.  The store records both, and refuses a process with other values.
+            regions.  The store records both, and refuses a process with different values.
         offline_beside_cosid: allows ``offline`` where CosId on Java holds machine ids of the
             namespace: use it only if those nodes never take the id of a silent instance.  On JDBC
             stores they do take it, and on Redis when no other id is free.

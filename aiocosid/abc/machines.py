@@ -238,7 +238,8 @@ class MachineIdDistributor(ABC):
                 it is our own, and we are not stable, we get another one and it is released.
 
         Raises:
-            MachineBitsMismatchError: the store has another width; nothing was written.
+            MachineBitsMismatchError: the namespace has another width or region; nothing was
+                written.
             MachineIdOverflowError: all ``2^bits``, or all of the region's, are held.
             MachineIdQuarantineError: the store may have lost which instance holds which id.
             InvalidArgumentError: ``bits`` is outside its range.
@@ -341,7 +342,9 @@ def region_code_of(region: int | None, region_bits: int) -> int:
     """
     check_integer("region_bits", region_bits, at_least=0, at_most=MAX_MACHINE_BITS - 1)
     if (region is None) != (region_bits == 0):
-        rule = f"goes together with region_bits, which is {region_bits}; give both or neither"
+        rule = f"is required by region_bits={region_bits}; give both or neither"
+        if not region_bits:
+            rule = "requires region_bits above 0; give both or neither"
         raise InvalidArgumentError("region", region, rule)
     if region is not None:
         check_integer("region", region, at_least=0, at_most=(1 << region_bits) - 1)

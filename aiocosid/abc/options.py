@@ -221,7 +221,7 @@ class Takes(Protocol[P, O_co]):
 def takes(options: Callable[P, O_co]) -> Takes[P, O_co]:
     """Give a function keyword arguments, which it receives as one object, its last argument.
 
-    Names, types, defaults and meanings are those of the object's class, also in ``help()``.  The
+    Names, types, defaults and meanings come from the object's class, also in ``help()``.  The
     arguments before the last one are positional.
 
     Args:

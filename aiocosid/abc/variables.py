@@ -179,7 +179,7 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
         meant = _meant(first, rest)
         known = "known are " + ", ".join(sorted(KEYS))
         remedy = f"did you mean {PREFIX}{meant.upper()}?" if meant else known
-        reason, is_ours = f"is no key here; {remedy}", bool(meant or rest)
+        reason, is_ours = f"is not a key here; {remedy}", bool(meant or rest)
     return SettingsProblem(".".join(path), reason, name), is_ours
 
 

@@ -71,7 +71,7 @@ class OutputError(Exception):
     """Standard output cannot be written.
 
     Attributes:
-        is_pipe: whether it is a pipe whose reader has gone, which is no error.
+        is_pipe: whether it is a pipe whose reader has gone, which is not an error.
     """
 
     def __init__(self, error: OSError) -> None:

@@ -38,8 +38,8 @@ MARGIN: Final = 5.0  # seconds that a quarantine is longer than the longest safe
 
 QUESTION: Final = (
     "{} has no marker for machine ids: it is new, or it was emptied, restored or failed over.\n"
-    "A process that was started earlier and still runs may hold a machine id in it, which the next "
-    "process would also get.\n"
+    "A process that is still running may hold a machine id in it, which the next process would get "
+    "as well.\n"
     "Are you sure that no such process is running?"
 )
 
@@ -251,7 +251,7 @@ def _initialize(session: StoreSession, chosen: ChosenStore, request: _Request) -
 def _recover(
     session: StoreSession, chosen: ChosenStore, floors: Mapping[str, Floor], request: _Request
 ) -> None:
-    """Let each counter go on above its floor, and begin a quarantine of all machine ids.
+    """Let each counter continue above its floor, and begin a quarantine of all machine ids.
 
     Until a person has answered, and each column was read, nothing is created.
     """

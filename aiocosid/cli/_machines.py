@@ -141,12 +141,12 @@ def evict(
 ) -> None:
     """Take a machine id from its owner, so that another instance can get it.
 
-    The owner must have ended: a CosId process that still runs would issue the same ids as the next
-    owner.  Only a stable owner that has died needs this; other machine ids become free after the
-    safe guard.
+    The owner must have ended: a CosId process that is still running would issue the same ids as
+    the next owner.  Only a stable owner that has died needs this; other machine ids become free
+    after the safe guard.
     """
     if not yes and not has_terminal():
-        raise NoTerminalError("--yes", remedy="give --yes if the owner does not run any more")
+        raise NoTerminalError("--yes", remedy="give --yes if the owner is no longer running")
     with StoreSession.on(store, config, timeout=timeout) as session:
         namespace = session.namespace(namespace)
         owner = _owner(session, namespace, machine_id)
@@ -314,7 +314,9 @@ def _floor_ms(
     if above_id is not None:
         return last_ms_of(above_id, layout_of(layout, own))
     if layout is not None or own != AS_NAMED:
-        rule = "goes without --layout, --bits, --unit and --epoch, which are for --above-id"
+        rule = (
+            "cannot be combined with --layout, --bits, --unit or --epoch: they belong to --above-id"
+        )
         raise InvalidArgumentError("--above-time", above_time, rule)
     return time_ms(f"{above_time}", "--above-time")
 

@@ -210,7 +210,7 @@ def drawn_table(
         justify: Literal["left", "right"] = "left" if i in left else "right"
         table.add_column(column, justify=justify, overflow="fold", width=widths[i])
     for row in texts:
-        table.add_row(*map(Text, row))  # Text: a name with [brackets] is no markup
+        table.add_row(*map(Text, row))  # Text: a name with [brackets] is not markup
     return table
 
 

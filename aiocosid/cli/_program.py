@@ -106,8 +106,9 @@ def parser() -> argparse.ArgumentParser:
         "--lead",
         type=float,
         metavar="SECONDS",
-        help="how long the program keeps running while the store is down; after a crash the "
-        "machine id stays reserved this much longer (default: 1.5 intervals)",
+        help="time from a renewal to the fence, up to which the program may issue ids; if the "
+        "store is down, the program gets SIGTERM --grace and 1 s before the fence; after a crash, "
+        "the next run with the same --instance waits for the fence (default: 1.5 intervals)",
     )
     add(
         "--grace",

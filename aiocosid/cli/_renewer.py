@@ -38,7 +38,8 @@ class LeaseRequest:
         instance_id: the name of a stable instance; None for a new instance.
         safe_guard: seconds after the last renewal for which the machine id stays reserved.
         interval: seconds between renewals; None for the default.
-        lead: seconds that the program keeps running while the store is down; None for the default.
+        lead: seconds from a renewal to the fence, before which the program is ended if no later
+            renewal succeeds; None for the default.
     """
 
     store: str | None

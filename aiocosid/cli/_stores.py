@@ -73,8 +73,8 @@ def chosen_stores(store: str | None, config: str | None) -> list[ChosenStore]:
 def named_url(store: str | None, config: str | None) -> str | None:
     """Return the URL that is named; None if settings name the store.
 
-    ``--store`` comes first.  Otherwise the settings are those of the application: the file of
-    ``--config`` or ``AIOCOSID_CONFIG``, and above it ``AIOCOSID_STORE``.
+    ``--store`` comes first.  Otherwise the application's settings apply: the file of ``--config``
+    or ``AIOCOSID_CONFIG``, and above it ``AIOCOSID_STORE``.
 
     Raises:
         InvalidArgumentError: no store is named, or two.

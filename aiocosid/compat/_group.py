@@ -67,16 +67,16 @@ class _Member:
 class GroupIdSegmentDistributor(WatchedDistributor):
     """A counter in several databases, of which any one is enough.
 
-    Each object has a random order of the databases, and asks the first one that answers, so many
+    Each object has a random order of the databases, and calls the first one that answers, so that
     objects spread over the databases.  A database that fails or does not answer in time gets a
-    cooldown, which grows each time, and the same call asks another one.  A database that is behind
-    the ids that this object has issued is first raised to them, so ids rise, whichever database
-    grants them.
+    cooldown, which grows each time, and the same request goes to another one.  A database that is
+    behind the ids that this object has issued is first raised to them, so ids rise, whichever
+    database grants them.
 
-    An object stops asking a database whose number went backwards.
+    An object stops calling a database whose number went backwards.
 
     The rows of all databases that answer are read before the first grant, and the row of one that
-    could not be reached before it is first asked.  An invalid row is an error of the whole group,
+    could not be reached before it is first called.  An invalid row is an error of the whole group,
     because the cause may be a wrong option here, which the other rows need not show.  Two rows that
     share an id, for example tinyid rows with equal remainders, are invalid too.  After such an
     error all rows are read again, and once they are valid, the next call or the one after it grants
@@ -157,8 +157,8 @@ class GroupIdSegmentDistributor(WatchedDistributor):
     async def _granted(self, member: _Member, step: int, above: int) -> int:
         """Reserve ``step`` ids that are all above ``above``.
 
-        A database that is behind is asked twice, because lost writes show only in a grant that does
-        not raise the number.
+        A database that is behind is called twice, because lost writes show only in a grant that
+        does not raise the number.
         """
         counter = member.counter
         if not member.is_bound:  # it is in a cooldown, and the last resort
@@ -224,7 +224,7 @@ class GroupStore(NotCopyable, Store):
         options: the URL options for all databases, and the functions that read their texts.
         off: the suffix of the URL of a database that is off.
         healths: the health of each database, shared by all distributors.
-        store_timeout: seconds within which a database must answer before the next one is asked.
+        store_timeout: seconds within which a database must answer before the next one is called.
         clock: the time source.
     """
 

@@ -207,7 +207,7 @@ class CounterTable:
     # The meaning of a row.
 
     def amount(self, step: int, stride: int) -> int:
-        """Return how much a grant of so many ids adds to the number."""
+        """Return how much a grant of ``step`` ids adds to the number."""
         return step * stride
 
     def least(self, above: int) -> int:

@@ -83,7 +83,7 @@ class TableDistributor(WatchedDistributor):
         return (step - 1) * self.stride + 1
 
     async def _advanced(self, step: int, above: int) -> int:
-        """Let the row grant so many ids, and return the last one."""
+        """Let the row grant ``step`` ids, and return the last one."""
         for _ in range(_ATTEMPTS):
             if not self.stride:
                 await self._read_row()

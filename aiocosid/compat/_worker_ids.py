@@ -149,11 +149,11 @@ class Registry(ABC, Generic[At]):
         """Replace the stamp of an own entry; return False if it has changed since it was read."""
 
     async def claim(self, at: At, entry: Entry, new: int) -> bool:
-        """Take an entry that was found; return False if it has changed since then."""
+        """Take an entry that was found; return False if it has changed since it was read."""
         return await self.write(at, entry, new)
 
     async def release(self, at: At, entry: Entry, new: int) -> bool:
-        """Release an own entry with its last stamp; return False if it has changed since then."""
+        """Release an own entry with its last stamp; return False if it has changed meanwhile."""
         return await self.write(at, entry, new)
 
     def why_lost(self, entry: Entry | None, stamps: set[int], now_ms: int | None) -> str | None:  # noqa: ARG002 - most ids are permanent
@@ -167,7 +167,7 @@ class Registry(ABC, Generic[At]):
         if entry is None:
             return "its entry is gone"
         if entry.owner != self.instance_id.text:
-            return f"{entry.owner or 'nobody'} holds it"
+            return f"{entry.owner or 'no process'} holds it"
         if entry.stamp not in stamps:
             return f"another process uses {self.instance_id.text}, too"
         return None
@@ -561,7 +561,7 @@ def _examined(name: str, entry: Entry | CosIdError, bits: int, holders: Counted[
         facts: dict[str, Any] = {"stored": None, "meaning": "damaged", "problems": (str(entry),)}
         return Examined(name=name, next_id=None, **facts)
     number, at = entry.worker_id, f"ids up to {iso_text(entry.stamp)}"
-    meaning = f"its worker id; {at if entry.stamp >= 0 else 'no time beside it'}"
+    meaning = f"its worker id; {at if entry.stamp >= 0 else 'no time is stored'}"
     wrong = {
         f"worker id {number} does not fit {bits} bits": bool(number >> bits),
         f"worker id {number} has {holders[number]} holders: ids repeat": holders[number] > 1,

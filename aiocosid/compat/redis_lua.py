@@ -104,7 +104,7 @@ class RedisLuaStore(NotCopyable, Store):
         if key is not None:
             check_text("key", key)
             if key.count(_SECOND) != 1:
-                raise InvalidArgumentError("key", key, f"must be a text that holds {_SECOND} once")
+                raise InvalidArgumentError("key", key, f"must be a string with {_SECOND} once")
         if epoch is not None:
             check_integer("epoch", epoch, at_least=0, at_most=_LAST_SECOND)
         check_integer("max_sequence", max_sequence, at_least=1, at_most=DEFAULT_MAX_SEQUENCE)
@@ -285,7 +285,7 @@ def _of_icicle(found: Mapping[str, Key]) -> Examined:
     return Examined(
         name=_ICICLE_SEQUENCE,
         stored=stored,
-        meaning=f"the last sequence of {whose}, which goes round; ids have the server's time",
+        meaning=f"the last sequence of {whose}, which wraps around; ids have the server's time",
         next_id=None,
         problems=tuple(each for each in wrong if wrong[each]),
     )

@@ -214,7 +214,7 @@ class TddlGroupStore(GroupStore):
             inner_step: as for `TddlStore`.
             schema_name: as for `TddlStore`.
             table: as for `TddlStore`.
-            store_timeout: seconds within which a database must answer before the next one is asked.
+            store_timeout: seconds for which to wait for a database before calling the next one.
             clock: the time source; the system's clock by default.
 
         Raises:

@@ -128,7 +128,7 @@ class TinyidGroupStore(GroupStore):
 
         Args:
             engines: one engine for each of tinyid's databases.
-            store_timeout: seconds within which a database must answer before the next one is asked.
+            store_timeout: seconds for which to wait for a database before calling the next one.
             clock: the time source; the system's clock by default.
 
         Raises:

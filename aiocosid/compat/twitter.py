@@ -118,7 +118,7 @@ class _Servers(Registry[Nodes]):
         if granted < self._session_timeout - _CUT:
             asked = f"and {self._session_timeout:g} s were asked for"
             reason = f"the server grants sessions of {granted:g} s, {asked}"
-            raise StoreError(STORE, reason, remedy="ask for no longer ones")
+            raise StoreError(STORE, reason, remedy="ask for a shorter one")
         found = await self._read(at, *self._wanted)
         free = [each for each in found if each.node is None]
         own = next((each for each in found if each.is_ours), None)
@@ -232,12 +232,12 @@ class TwitterStore(WorkerIdStore):
         """Use your own client, which the store never stops; nothing is sent yet.
 
         Args:
-            client: your own started ``kazoo.client.KazooClient``.  Its session timeout, 10 seconds
-                by kazoo's default, is how long the worker id stays held after a crash.  The server
-                must grant that timeout, by default up to 20 of its ticks; kazoo does not show the
-                result, so only `from_url` checks it.  A worker id that could not be released
-                because the server could not be reached at closing stays held until the session
-                ends; stop and start the client to release it.
+            client: a ``kazoo.client.KazooClient`` that you have started.  Its session timeout, 10
+                seconds by kazoo's default, is how long the worker id stays held after a crash.  The
+                server must grant that timeout, by default up to 20 of its ticks; kazoo does not
+                show the result, so only `from_url` checks it.  A worker id that could not be
+                released because the server could not be reached at closing stays held until the
+                session ends; stop and start the client to release it.
             worker_id: Twitter's worker id, 0 to 31; by default the first free one.
             datacenter_id: 0 to 31.  Each datacenter has its own ZooKeeper or path.
             host: the host's name; by default this host's.

@@ -265,7 +265,7 @@ class UidGeneratorStore(WorkerIdStore):
 def _endpoint_of(host: str | None, port: str | int | None, *, container: bool | None) -> _Endpoint:
     """Return HOST_NAME, PORT (None to generate one) and TYPE."""
     if port is not None and type(port) not in {int, str}:
-        raise InvalidArgumentError("port", port, "must be a number or a text")
+        raise InvalidArgumentError("port", port, "must be a number or a string")
     text = None if port is None else str(port)
     if host is None and port is None and container is not False:
         host, text = _container(os.environ)
@@ -282,6 +282,9 @@ def _container(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
     host = environ.get(_HOST_VARIABLE) or None
     port = next((environ[name] for name in _PORT_VARIABLES if environ.get(name)), None)
     if (host is None) != (port is None):
-        rule = f"goes together with {' or '.join(_PORT_VARIABLES)}; set both or neither"
+        ports = " or ".join(_PORT_VARIABLES)
+        rule = f"is required by {ports}; set both or neither"
+        if host is not None:
+            rule = f"requires {ports}; set both or neither"
         raise InvalidArgumentError(_HOST_VARIABLE, host, rule)
     return host, port

@@ -66,7 +66,7 @@ class PrefixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text with the prefix."""
         if not text_of(text).startswith(self.prefix):
-            raise InvalidIdError("id", text, f"must be a text that starts with {self.prefix!r}")
+            raise InvalidIdError("id", text, f"must be a string that starts with {self.prefix!r}")
         return self.inner.as_int(text[len(self.prefix) :])
 
     def as_tree(self) -> dict[str, object]:
@@ -109,7 +109,7 @@ class SuffixIdConverter(IdConverter):
     def as_int(self, text: str, /) -> int:
         """Return the id of a text with the suffix."""
         if not text_of(text).endswith(self.suffix):
-            raise InvalidIdError("id", text, f"must be a text that ends with {self.suffix!r}")
+            raise InvalidIdError("id", text, f"must be a string that ends with {self.suffix!r}")
         return self.inner.as_int(text[: len(text) - len(self.suffix)])
 
     def as_tree(self) -> dict[str, object]:
@@ -182,7 +182,7 @@ class GroupedPrefixIdConverter(IdConverter):
         is_fixed = isinstance(self.inner, RadixIdConverter) and self.inner.pad_start
         if not is_fixed and (not self.delimiter or self.delimiter[-1].isalnum()):
             rule = (
-                "must be a text that ends in neither letter nor digit, such as '-': the groups' "
+                "must be a string that ends in neither letter nor digit, such as '-': the groups' "
                 "texts differ in length, so ids of two groups may have the same text"
             )
             raise InvalidArgumentError("delimiter", self.delimiter, rule)
@@ -274,7 +274,7 @@ class DatePrefixIdConverter(IdConverter):
         check_converter(inner)
         check_affix("delimiter", delimiter)
         if dates.width is None and (not delimiter or delimiter[0].isdigit()):
-            rule = f"must be a text that starts with no digit: dates as {pattern!r} vary in length"
+            rule = f"must begin with a non-digit: dates like {pattern!r} vary in length"
             raise InvalidArgumentError("delimiter", delimiter, rule)
         form = re.compile(_form_of(pattern) + re.escape(delimiter))
         values = {"pattern": pattern, "inner": inner, "delimiter": delimiter}

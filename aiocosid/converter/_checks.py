@@ -30,9 +30,9 @@ def are_plain(ids: Sequence[int], *, at_most: int = MAX_ID) -> bool:
 
 
 def text_of(text: object) -> str:
-    """Return the argument; raise unless it is a text."""
+    """Return the argument; raise unless it is a string."""
     if not isinstance(text, str):
-        raise InvalidIdError("id", text, "must be a text")
+        raise InvalidIdError("id", text, "must be a string")
     return text
 
 
@@ -43,9 +43,9 @@ def check_converter(inner: object, argument: str = "inner") -> None:
 
 
 def check_affix(argument: str, value: object) -> None:
-    """Raise unless it is a text; it may be empty."""
+    """Raise unless it is a string; it may be empty."""
     if not isinstance(value, str):
-        raise InvalidArgumentError(argument, value, "must be a text")
+        raise InvalidArgumentError(argument, value, "must be a string")
 
 
 def check_flag(argument: str, value: object) -> None:

@@ -204,7 +204,7 @@ class TypeIdConverter(IdConverter):
         """Return the id of a TypeID with the prefix that `as_str` wrote."""
         head = f"{self.prefix}_" if self.prefix else ""
         if not text_of(text).startswith(head):
-            raise InvalidIdError("id", text, f"must be a text that starts with {head!r}")
+            raise InvalidIdError("id", text, f"must be a string that starts with {head!r}")
         try:
             # Without a suffix it would create a new one.
             typeid = self._typeid(suffix=text[len(head) :])

@@ -94,7 +94,10 @@ class RadixIdConverter(IdConverter):
         return texts if self.pad_start else [text.lstrip("0") or "0" for text in texts]
 
     def _written(self, ids: list[int]) -> list[str]:
-        """Return padded texts of at least `LOW` digits; neighbours share their upper digits."""
+        """Return padded texts, if ``char_size`` is at least `LOW`.
+
+        The text of the upper digits is computed once for consecutive ids that share them.
+        """
         pairs = self._pairs
         square = len(pairs)
         fourth = square * square

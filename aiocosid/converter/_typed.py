@@ -53,7 +53,7 @@ class TypedId(str):
     same length and sort like their numbers, and only the text that `OrderId` writes can be read.
 
     An id is a `str`, so in JSON it is text; msgspec needs a hook to write it.  It equals its text,
-    but neither its number nor an id with another prefix.
+    but neither its number nor an id with a different prefix.
 
     With a converter and no prefix the text is the converter's::
 
@@ -129,7 +129,7 @@ class TypedId(str):
         """Create an id from a number, 0 to `max_id`, or read a text.
 
         Raises:
-            InvalidIdError: the value is neither, or the text has another prefix or another form.
+            InvalidIdError: the value is neither, or the text has a different prefix or form.
             InvalidArgumentError: the class has no prefix.
         """
         if type(value) is cls:
@@ -171,10 +171,10 @@ class TypedId(str):
         A number is refused, because it does not say what it identifies.
 
         Raises:
-            InvalidIdError: the value is neither, or the text has another prefix or another form.
+            InvalidIdError: the value is neither, or the text has a different prefix or form.
         """
         if not isinstance(value, str):
-            raise InvalidIdError(cls.__name__, value, f"must be a text{cls._example()}")
+            raise InvalidIdError(cls.__name__, value, f"must be a string{cls._example()}")
         return cls(value)
 
     def __int__(self) -> int:
@@ -256,7 +256,7 @@ class Int64Text(TypedId):
 def _number_of(value: object) -> int:
     """Return an integer unchanged, since it may have a group; raise for anything else."""
     if not is_integer(value):
-        raise InvalidIdError("id", value, f"must be a text or an integer from 0 to {MAX_ID}")
+        raise InvalidIdError("id", value, f"must be a string or an integer from 0 to {MAX_ID}")
     return value  # type: ignore[return-value]  # it is an integer
 
 

@@ -30,7 +30,7 @@ MOST_OF_A_PLACE: Final = 400  # characters: a path has many
 
 
 class LayoutExpiredError(CosIdError, OverflowError):
-    """The layout's time field has no room for the current time: no id can be made any more.
+    """The layout's time field has no room for the current time: no more ids can be made.
 
     Attributes:
         layout: the layout's name.
@@ -159,8 +159,8 @@ class MachineBitsMismatchError(CosIdError):
             advice, changed = "name that region, or the store of yours", "region"
         super().__init__(
             f"namespace {namespace!r} has machine ids of {has}, and {asked} asked for; {advice}, "
-            f"or another namespace; if the {changed} has changed for good, close all instances and "
-            f"{remedy}"
+            f"or another namespace; if the {changed} has changed permanently, close all instances "
+            f"and {remedy}"
         )
         self.namespace = namespace
         self.bits = bits
@@ -245,7 +245,7 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
         silent = f" (silent for longest: {', '.join(holders)})" if holders else ""
         number = f"worker id {worker_id}" if worker_id >= 0 else "the next worker id"
         self.remedy: str = (
-            f"pass the ip and port of a host that is gone for good{silent} to take its number, "
+            f"pass the ip and port of a host that is permanently gone{silent} to take its number, "
             "give hosts names that survive a restart, or move to a registry that reuses numbers "
             "(zk_recycle, or a lease from any store of aiocosid)"
         )
@@ -262,7 +262,7 @@ class LeafWorkerIdsUsedUpError(MachineIdOverflowError):
 
 
 class MachineIdLostError(CosIdError):
-    """The machine id is not ours any more: another process holds it, or its lease ran out.
+    """The machine id is no longer ours: another process holds it, or its lease ran out.
 
     Attributes:
         namespace: the namespace.

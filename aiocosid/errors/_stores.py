@@ -44,7 +44,7 @@ class StoreError(CosIdError):
         reason: what it said.
     """
 
-    remedy: str = "correct what the server refuses; its log may say more"
+    remedy: str = "change what the server rejected; its log may say why"
 
     def __init__(self, store: str, reason: str, *, remedy: str = "") -> None:
         self.remedy = remedy or self.remedy
@@ -138,7 +138,7 @@ class StoreNotEmptyError(StoreError):
 
 
 class StoreFormatError(StoreError):
-    """Another version of aiocosid keeps its machine ids in the store, in cells of another format.
+    """Another version of aiocosid keeps its machine ids in the store, in a different format.
 
     Attributes:
         found: the format of the store's marker.
@@ -253,8 +253,8 @@ class StoreRolledBackError(StoreError):
     def __init__(self, store: str, *, namespace: str, name: str, seen: int, expected: int) -> None:
         super().__init__(
             store,
-            f"counter '{namespace}.{name}' went backwards: {seen} came, at least {expected} was "
-            "due",
+            f"counter '{namespace}.{name}' went backwards: the store returned {seen}, expected at "
+            f"least {expected}",
             remedy=f"raise it with 'aiocosid set-floor {quote(name)} --namespace "
             f"{quote(namespace)} --above N --store URL' to a number above every id ever handed "
             "out, then open the generator again",
@@ -275,7 +275,7 @@ class SegmentUnavailableError(CosIdError):
         counter: the generator, ``{namespace}.{name}``.
         waited: seconds that the caller waited at most; 0 if an error that no retry mends came.
         reason: what kept it; empty if the store did not answer.
-        retry_after: seconds after which the store is asked again; None if that is unknown.
+        retry_after: seconds after which the store is called again; None if that is unknown.
     """
 
     retryable: bool = True

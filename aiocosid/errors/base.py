@@ -233,7 +233,7 @@ class NameTooLongError(InvalidArgumentError):
 
 
 class InvalidIdError(InvalidArgumentError):
-    """A number or text is no id of the layout or converter it is read or written with."""
+    """A number or text is not an id of the layout or converter that reads or writes it."""
 
 
 class GeneratorMissingError(InvalidArgumentError, KeyError):
@@ -411,7 +411,7 @@ class ClosedError(CosIdError):
         what: what was closed.
     """
 
-    remedy = "open it again to go on"
+    remedy = "open it again to continue"
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is closed; {self.remedy}")

@@ -99,7 +99,7 @@ class HeldId:
                 except BaseException:
                     self._lock.release()
                     raise
-            # The lock may have been held already, and ids up to the fence issued since then.
+            # The lock may have been held already, and ids up to the fence issued meanwhile.
             self._floor_ms = max(self._floor_ms, self._mark_ms)
             return self._floor_ms
 

@@ -195,7 +195,9 @@ def _with_worker(machine_id: int, worker: int | None, worker_bits: int) -> int:
     highest = (1 << MAX_MACHINE_BITS - worker_bits) - 1
     check_integer("machine_id", machine_id, at_least=0, at_most=highest)
     if (worker is None) != (worker_bits == 0):
-        rule = f"goes together with worker_bits, which is {worker_bits}; give both or neither"
+        rule = f"is required by worker_bits={worker_bits}; give both or neither"
+        if not worker_bits:
+            rule = "requires worker_bits above 0; give both or neither"
         raise InvalidArgumentError("worker", worker, rule)
     if worker is None:
         return machine_id

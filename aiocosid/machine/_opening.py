@@ -440,7 +440,7 @@ class LeaseOpening(OpenState):
             self.tenure.notify()
 
     async def drain(self) -> None:
-        """Release the id, once no task renews it any more."""
+        """Release the id, once no task renews it."""
         if self._watching is not None:
             with self.clock.move_on_after(self._options.close_timeout):
                 await self._watching.wait()

@@ -216,7 +216,7 @@ class DiskBound:
 
         Returns:
             An error if ids depend on the record and another process has locked it: that process may
-            still run, and issue ids that the store does not know of.
+            still be running, and issue ids that the store does not know of.
         """
         if self._place is None:
             return Found()
@@ -266,7 +266,7 @@ class DiskBound:
     async def bind(self, held: Tenure, *, renewal: str | None = None) -> CosIdError | None:
         """Set the bound of ids until the next renewal, and write it to this machine's disk.
 
-        Until it is on the disk, a successor that asks the store waits for the fence, because the
+        Until it is on the disk, a successor that calls the store waits for the fence, because the
         record that it finds is of an earlier renewal.  A successor that may start without the store
         would trust that record; so then ids stay below both bounds until the new one is on the
         disk.

@@ -55,7 +55,7 @@ _KEYS: Final = {"marker_id": "epoch"}
 """Keys of fields that have another name in the stored JSON."""
 
 _OMITTED: Final = {"region_code": 1}
-"""Fields that the stored JSON contains only if they have another value."""
+"""Fields that the stored JSON contains only if their value differs from this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Marker(_Cell):
             may be created, but machine ids are in quarantine.
         marker_id: a new id each time the marker is written; empty, like the identity, if the marker
             only lets counters be created and says nothing about machine ids.
-        format: the version of the cells and keys of the process that wrote it.
+        format: the format version of cells and keys that the writing process uses.
     """
 
     identity: str = ""

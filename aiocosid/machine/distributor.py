@@ -152,7 +152,7 @@ async def transact(
                 raise decision.error
             snapshot.moving = frozenset()
             return decision.answer, snapshot
-        if snapshot is remembered:  # an outdated snapshot is no conflict
+        if snapshot is remembered:  # an outdated snapshot is not a conflict
             snapshot = remembered = None
             continue
         snapshot = None
@@ -253,7 +253,7 @@ class CellMachineIdDistributor(NotCopyable, MachineIdDistributor):
 
     def _forget(self) -> None:
         self._token = ""  # of the last call that was granted an id
-        self._asked = ""  # of the calls since then, whose answers may have been lost
+        self._asked = ""  # of the calls after it, whose answers may have been lost
         self._taken: GrantReceipt | None = None  # of that grant, unless the id was released
         self._receipt = ""  # a server's proof of that grant
         self._snapshot: Snapshot | None = None  # after the last call

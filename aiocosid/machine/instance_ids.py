@@ -76,7 +76,7 @@ def as_instance_id(value: InstanceId | str | None) -> InstanceId:
         return unique_instance_id()
     instance_id = InstanceId(value) if isinstance(value, str) else value
     if not isinstance(instance_id, InstanceId):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's mistake
-        raise InvalidArgumentError("instance_id", value, "must be an InstanceId, a text or None")
+        raise InvalidArgumentError("instance_id", value, "must be an InstanceId, a string or None")
     check_text("instance_id", instance_id.text, at_most=INSTANCE_ID_WIDTH)
     return instance_id
 

@@ -97,7 +97,7 @@ class RestartFile:
     async def write(self, record: RestartRecord) -> bool:
         """Replace the record; see `RestartPlace.write`.  A cancelled call may have done so.
 
-        It never does so after a later call: the older record would be below ids issued since then.
+        It never does so after a later call: the older record may be below ids issued since.
         """
         self._calls += 1
         return await in_thread(partial(self._write, self._calls, record))
@@ -111,7 +111,7 @@ class RestartFile:
     def _take(self, call: int) -> Found:
         with self._mutex:
             # If an earlier opening in this process was not closed, the lock is still held.  Then,
-            # as after a reboot, it is unknown how long that opening went on to issue ids.
+            # as after a reboot, it is unknown for how long that opening issued ids.
             was_held, is_locked = self._lock.is_held, self._is_locked(call)
             text = read_text(self._path)
             record = self._inherit() if text is None and is_locked else None

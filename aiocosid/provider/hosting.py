@@ -316,8 +316,8 @@ class StoreHost:
             options: the generator's own options, which take precedence over the provider's.
 
         Raises:
-            InvalidArgumentError: the machine id is leased with other options, or an option cannot
-                be combined with the given ``machine``.
+            InvalidArgumentError: the machine id is leased with different options, or an option
+                cannot be combined with the given ``machine``.
         """
         from ..machine import MachineIdLease, lease_of
 
@@ -393,7 +393,8 @@ def _refuse(options: Mapping[str, Any], names: Collection[str]) -> None:
 
 _NO_MEMORY: Final = (
     "cannot be used on a store that cannot tell new from emptied; run 'aiocosid init --store URL' "
-    "once, or give the last day to create, such as '2026-12-31', or 'disposable' for tests"
+    "once, or give the last day on which opening may create tables and the marker, such as "
+    "'2026-12-31', or 'disposable' for tests"
 )
 
 

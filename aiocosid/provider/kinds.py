@@ -233,8 +233,8 @@ def uncertainty(given: Given) -> GeneratorSpec[UncertaintyIdGenerator]:
         converter: writes the ids as text; by default they are numbers.
 
     Raises:
-        BusyError: the name is in use as another kind of generator, or with other ``bits``, or
-            another step, ``kind`` or converter.
+        BusyError: the name is in use as another kind of generator, or with different ``bits``,
+            or another step, ``kind`` or converter.
         CosIdError: as for `segment_chain`.
     """
     from ..generators import UncertaintyIdGenerator
@@ -286,7 +286,7 @@ def snowflake(given: Given) -> GeneratorSpec[SnowflakeId]:
         BusyError: the name is in use as another kind of generator, or with another layout or
             converter.
         InvalidArgumentError: an argument is outside its range, or the machine id is leased with
-            other options.
+            different options.
         MachineBitsMismatchError: another width of machine ids is in use, in this provider or in
             other processes of the namespace.
         MachineIdOverflowError: all machine ids are held.

@@ -39,7 +39,7 @@ class GroupBy:
     ) -> None:
         """Use `year`, `month`, `day` or `key`."""
         if function is not None and not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
-            rule = "must be a function that returns a text"  # type: ignore[unreachable]  # a user's mistake
+            rule = "must be a function that returns a string"  # type: ignore[unreachable]  # a user's mistake
             raise InvalidArgumentError("function", function, rule)
         self._period = period
         self._pattern = pattern
@@ -195,7 +195,9 @@ def _check_pattern(period: Period, pattern: DatePattern) -> None:
     """Raise unless each period has exactly one text, which no other period shares."""
     finer = UNITS[UNITS.index(period) + 1 :]
     if pattern.finest in finer:
-        rule = f"must have no field shorter than a {period}, within which its text would change"
+        rule = (
+            f"must have no field shorter than a {period}: its text would change within a {period}"
+        )
         raise InvalidArgumentError("pattern", pattern.pattern, rule)
     periods: dict[str, date] = {}
     for first in SAMPLE:

@@ -321,7 +321,8 @@ class SegmentOpening:
         life, supply, stock = self.life, self.supply, self.stock
         try:
             if self.pace.keeps_none:
-                segments = self._missing(at_least)  # callers that came since then share this call
+                # Include callers that arrived after the fetch was requested.
+                segments = self._missing(at_least)
             while segments and not life.has_ended():
                 demand = stock.handed_out
                 self.demand.start_fetch()
@@ -338,7 +339,7 @@ class SegmentOpening:
 
     @atomic_step
     def _take_in(self, reply: Reply) -> bool:
-        """Add the ids of a reply, or record its failure; return whether to go on at once."""
+        """Add the ids of a reply, or record its failure; return whether to continue at once."""
         found = self.supply.judge(reply)
         if isinstance(found, CosIdError):
             return self._fail(found, reply)

@@ -330,7 +330,7 @@ class Supply:
     def ask_now(self, segments: int) -> Reply | None:
         """Call a store that is in this process; return None if the call needs a fetch.
 
-        After two calls in a row that needed a fetch, the store is not called this way any more.
+        After two calls in a row that needed a fetch, the store is no longer called this way.
         """
         if self._fetches > 1:
             return None
@@ -414,7 +414,7 @@ class Supply:
             if each[0] <= last:
                 # The server was restarted, and its clock has stepped back.
                 reason = f"its ids must be above {last}, and begin with {each[0]}"
-                remedy = "wait until the server's clock has caught up; it is asked again"
+                remedy = "wait until the server's clock has caught up; it is called again"
                 return StoreUnavailableError(self.distributor.store, reason, remedy=remedy)
             last = each[-1]
         return [

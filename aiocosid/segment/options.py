@@ -296,7 +296,7 @@ class GroupOptions(SegmentChainOptions):
             return
         for name in OF_CHAINS:
             if getattr(self, name) != declared(SegmentChainOptions)[name].default:
-                raise TypeError(f"unexpected keyword argument {name!r}, which goes with chains")
+                raise TypeError(f"unexpected keyword argument {name!r}, which only chains have")
 
 
 class GroupedOptions(GroupOptions):

@@ -68,8 +68,8 @@ class RemoteId(SegmentGenerator):
 
         Raises:
             InvalidArgumentError: the ids contain no shard, or there is no such sharding id.
-            StoreError: the server's layout has changed since the generator was opened; without a
-                sharding id it goes on.
+            StoreError: the server's layout has changed since the generator was opened; calls
+                without a sharding id still work.
             CosIdError: as for every generator.
         """
         if sharding_id is not None:

@@ -45,8 +45,8 @@ def condition_of(
     is_cut_off = 0 < stores <= len(failing)
     states = [{**each, "status": _status(each, is_cut_off)} for each in health.generators.values()]
     if failing:
-        what = "the store gives" if stores == 1 else f"{len(failing)} of {stores} stores give"
-        reasons.append(f"{what} no answer ({', '.join(sorted({*failing.values()}))})")
+        what = "the store does" if stores == 1 else f"{len(failing)} of {stores} stores do"
+        reasons.append(f"{what} not answer ({', '.join(sorted({*failing.values()}))})")
     reasons += _of_generators(states)
     are_down = [each for each in states if each["status"] == "down"]
     # A quarantine affects all servers: no other server has machine ids either.

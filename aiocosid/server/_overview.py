@@ -281,7 +281,7 @@ class Watch:
         if not pulse.failing:
             return Shown("answer" if pulse.asked > 1 else "answers", level="good")
         longest = max(now - pulse.since[each] for each in pulse.failing)
-        text = f"{len(pulse.failing)} of {pulse.asked} give no answer"
+        text = f"{len(pulse.failing)} of {pulse.asked} do not answer"
         return Shown(text, f"for {seconds_text(longest)}", "bad")
 
 

@@ -460,7 +460,7 @@ class RespProtocol(asyncio.Protocol):
                 await each
             self._rest()
         except Exception:
-            logger.exception("a connection of RESP has failed")
+            logger.exception("a RESP connection has failed")
             if self.transport is not None:
                 self.transport.abort()
         finally:

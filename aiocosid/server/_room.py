@@ -50,7 +50,7 @@ class Room:
     async def answer(
         self, count: int, take: Callable[[], Awaitable[bytes]], content_type: bytes = JSON
     ) -> HttpAnswer:
-        """Return an answer with so many ids, which keeps its place until it is read.
+        """Return an answer with ``count`` ids, which keeps its place until it is read.
 
         Args:
             count: the number of ids.

@@ -419,7 +419,7 @@ class _Server(uvicorn.Server):
             if isinstance(each, TlsServer) and context is not None:
                 each.context = context
         await asyncio.to_thread(_warn_of_expiry, found)
-        logger.info("process %d has read %d tokens again", os.getpid(), len(server.tokens))
+        logger.info("process %d has reloaded its %d tokens", os.getpid(), len(server.tokens))
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Start the shutdown; a second signal ends the server at once.
@@ -438,7 +438,7 @@ class _Server(uvicorn.Server):
     def _begin_end(self, number: int) -> None:
         self.signal = number
         drain = self._settings.server.drain
-        logger.info("process %d ends in order, after %g s", os.getpid(), drain)
+        logger.info("process %d shuts down in %g s", os.getpid(), drain)
         self._ends_at = SYSTEM_CLOCK.monotonic() + drain
         self._service.is_draining = True
         # This makes clients with kept connections connect elsewhere.

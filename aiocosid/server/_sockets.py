@@ -139,7 +139,7 @@ def _remove_stale(path: Path) -> None:
     """
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise OSError(errno.EEXIST, "there is a file that is no socket")
+            raise OSError(errno.EEXIST, "there is a file that is not a socket")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -97,7 +97,7 @@ class _Asked:
     def text(self, name: str) -> str:
         value = self.args.get(name)
         if type(value) is not str:
-            raise InvalidArgumentError(name, value, "must be a text")
+            raise InvalidArgumentError(name, value, "must be a string")
         return value
 
     def check(self, wanted: TokenScope, name: str = "") -> None:
@@ -175,7 +175,7 @@ async def _check_known(counter: IdSegmentDistributor, full: str) -> None:
     """Raise if a counter is missing that, according to the caller, has answered before.
 
     A new counter would begin below the ids that were issued.  This process cannot know, because it
-    may have been started since then.
+    may have been started after that answer.
 
     Raises:
         CounterMissingError: the counter is missing.

@@ -83,7 +83,7 @@ def sharding_algorithm(
             HH:mm:ss", ``sharding-suffix-pattern``, ``datetime-interval-unit`` as "MONTHS",
             ``datetime-interval-amount`` (1), ``zone-id`` (none; Snowflakes and timestamps need
             one), ``ts-unit`` ("MILLISECOND" or "SECOND"), ``datetime-pattern``, ``id-name`` (not
-            used: ``layout`` and ``converter`` are those of that generator).
+            used: pass that generator's ``layout`` and ``converter``).
         layout: the layout of the ids, for COSID_INTERVAL_SNOWFLAKE.
         converter: reads ids that are text, for COSID_INTERVAL_SNOWFLAKE.
 

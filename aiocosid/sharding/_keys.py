@@ -237,7 +237,7 @@ class StandardTimeKey(TimeKey[Any]):
         if isinstance(value, str):
             return self._reader.read("value", value)
         if not is_integer(value):
-            rule = "must be a datetime, a date, an integer timestamp or a text"
+            rule = "must be a datetime, a date, an integer timestamp or a string"
             raise InvalidArgumentError("value", value, rule)
         try:
             return moment_of(value * (1000 if self.timestamp_unit == "s" else 1))

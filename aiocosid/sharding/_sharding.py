@@ -66,7 +66,7 @@ def check_kind(argument: str, value: object, kind: type, expected: str) -> None:
 
 def check_prefix(value: object) -> None:
     """Raise `InvalidArgumentError` unless it is text."""
-    check_kind("logic_name_prefix", value, str, "a text such as 'order_'")
+    check_kind("logic_name_prefix", value, str, "a string such as 'order_'")
 
 
 def check_range(values: object) -> None:

@@ -159,7 +159,7 @@ class CosIdRadixText(CosIdText):
     def as_state(self, text: str) -> CosIdState:
         """Return the state of a text; unlike CosId, it refuses fields that are too high."""
         if not _has_width(text, self.width):
-            raise InvalidIdError("id", text, f"must be a text of {self.width} characters")
+            raise InvalidIdError("id", text, f"must be a string of {self.width} characters")
         fields: list[int] = []
         at = 0
         for width in self._widths:

@@ -90,7 +90,7 @@ class FriendlyText:
         timestamp_ms, machine_id, sequence = read_friendly(text, layout, self.zone, fold)
         tick = layout.tick_at(timestamp_ms)
         if not 0 <= tick <= layout.last_tick or layout.ms_of(tick) != timestamp_ms:
-            raise InvalidIdError("id", text, f"must be a text whose time is a tick of {layout!r}")
+            raise InvalidIdError("id", text, f"must be a string whose time is a tick of {layout!r}")
         return layout.compose(tick, machine_id, sequence)
 
 

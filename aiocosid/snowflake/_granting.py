@@ -347,7 +347,7 @@ class Granting(StampOpening[SecondsInHand]):
         await self._distributor.aopen()
         if self._options.on_unavailable == "random_unsafe":
             logger.warning(
-                "%s: on_unavailable='random_unsafe' guesses sequences while the store is away; "
+                "%s: on_unavailable='random_unsafe' guesses sequences while the store is down; "
                 "ids will repeat",
                 self.label,
             )

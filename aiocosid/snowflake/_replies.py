@@ -39,7 +39,7 @@ def validated_reply(
     error = StoreError(
         distributor.store,
         f"{answer} came for second {second} of {distributor.namespaced_name}: its "
-        "counter was lost or is damaged, and nothing of that second is used any more",
+        "counter was lost or is damaged, and nothing more of that second is used",
         remedy="try again in the next second",
     )
     error.retryable = True

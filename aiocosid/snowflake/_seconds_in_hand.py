@@ -275,7 +275,7 @@ class SecondsInHand:
         return taken
 
     def _settle(self) -> None:
-        """Take back the rest of the piece, from which no caller can take any more."""
+        """Take back the rest of the piece, from which no caller can take ids now."""
         if self._size == 0:
             return
         self.piece = EMPTY

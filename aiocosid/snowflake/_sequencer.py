@@ -207,7 +207,7 @@ class Sequencer:
         return length_hint(self._held)
 
     def _settle(self) -> None:
-        """Take back the rest of the piece, from which no caller can take any more."""
+        """Take back the rest of the piece, from which no caller can take ids now."""
         if self._size == 0:
             return
         # The piece is made unreachable before it is counted, since another thread may be taking

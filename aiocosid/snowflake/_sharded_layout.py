@@ -170,7 +170,7 @@ class ShardedLayout:
         """Return the fields of a text, as `parse` does.
 
         Raises:
-            InvalidIdError: it has another prefix, another length, or a field outside its range.
+            InvalidIdError: it has a different prefix or length, or a field outside its range.
         """
         digits = text[len(prefix) :] if isinstance(text, str) else ""  # type: ignore[redundant-expr]  # a user's mistake
         if not (digits and text.startswith(prefix) and DIGITS.fullmatch(digits)):

@@ -85,7 +85,7 @@ class SnowflakeId(StampGenerator):
             raise MachineBitsMismatchError(lease.namespace, bits=bits, found=lease.bits)
         region_bits = lease.distributor.region_code.bit_length() - 1
         if region_bits and options.layout.region_bits not in {0, region_bits}:
-            rule = f"must have region_bits={region_bits}, as the machine ids have, or none"
+            rule = f"must have region_bits={region_bits}, like the machine ids, or region_bits=0"
             raise InvalidArgumentError("layout", options.layout, rule)
         self.layout = options.layout
         self.name = options.name

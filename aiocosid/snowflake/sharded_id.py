@@ -65,7 +65,9 @@ class ShardedId(StampGenerator):
             rule = f"must be at most {layout.max_sequence}, the highest sequence of the layout"
             raise InvalidArgumentError("max_sequence", distributor.max_sequence, rule)
         if (lane is not None) is not (options.on_unavailable == "lane"):
-            rule = "goes together with on_unavailable='lane'; give both or neither"
+            rule = "is required by on_unavailable='lane'; give both or neither"
+            if lane is not None:
+                rule = "requires on_unavailable='lane'; give both or neither"
             raise InvalidArgumentError("lane", lane, rule)
         if isinstance(lane, MachineIdDistributor):
             lane = lease_of(

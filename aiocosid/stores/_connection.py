@@ -52,7 +52,7 @@ T = TypeVar("T")
 def closed(store: str) -> StoreUnavailableError:
     """Return the error for a call whose connection was closed meanwhile."""
     return StoreUnavailableError(
-        store, "closed while the call was under way", remedy="open it again to go on"
+        store, "closed while the call was under way", remedy="open it again to continue"
     )
 
 
@@ -401,7 +401,7 @@ class OwnedConnection(Connection[C]):
         life, self._life = self._life, None
         if life is not None:
             await life.aclose()
-        elif client is not None:  # salvaged from a closed loop, and not used since then
+        elif client is not None:  # salvaged from a closed loop, and unused since that loop
             await self._end(client)
 
     def _forget(self) -> None:

@@ -51,7 +51,7 @@ class Rule(NamedTuple):
         setting: the setting's name; with a ``*`` at the end, every setting with that prefix, if
             any.
         good: the values that lose nothing; with a ``*`` at the end, every value with that prefix.
-        loss: what other values may lose.
+        loss: what all other values may lose.
         remedy: what to set.
         if_set: the name and values of another setting; without those, this setting does not matter.
         at_least: the lowest number that is safe; all higher numbers are safe too.

@@ -191,7 +191,7 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
         return _cannot_open(label, path, reason)
     if _is_replaced(found):
         remedy = "open a connection to the file that is there now"
-        reason = "the file was replaced or deleted, or the log beside it"
+        reason = "the file or its log was replaced or deleted"
         return StoreUnavailableError(label, reason, remedy=remedy)
     if code in _NO_TABLE or (code == sqlite3.SQLITE_ERROR and reason.startswith("no such table")):
         names = _TABLE.search(reason)
@@ -255,7 +255,8 @@ def confirmed(label: str, driver: Any) -> Generator[None]:  # noqa: ANN401 - any
 
     Args:
         label: the store in messages.
-        driver: a connection of asyncpg or psycopg; other drivers have no such warning.
+        driver: a connection of asyncpg or psycopg, which report the server's warning; with any
+            other driver nothing is checked.
 
     Raises:
         StoreUnavailableError: the write may be lost in a fail-over; its grant must not be used.

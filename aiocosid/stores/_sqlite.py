@@ -111,12 +111,12 @@ def ensure_shared(path: str, label: str) -> None:
     except OSError:
         return
     if links > 1:
-        reason = f"the file has {links} names (hard links), and SQLite keeps a journal beside each"
+        reason = f"the file has {links} names (hard links), and SQLite keeps a journal next to each"
         remedy = "remove the other names; a symbolic link may be used instead"
     elif len(set(_mounts((path, folder)))) > 1:
         reason = (
-            "the file itself is mounted here, and SQLite's journal beside it belongs to this "
-            "container alone"
+            "the file itself is mounted here, and SQLite's journal next to it belongs to "
+            "this container alone"
         )
         remedy = f"mount its folder instead, as in -v ./data:{folder}"
     else:

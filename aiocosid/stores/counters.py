@@ -154,7 +154,7 @@ class WatchedDistributor(NotCopyable, IdSegmentDistributor):
         return self._water.check(self, max_id, step=self._rise(step), baseline=baseline)
 
     def _rise(self, step: int) -> int:
-        """Return the minimum by which a correct counter rises when so many ids are reserved."""
+        """Return the minimum by which a correct counter rises when ``step`` ids are reserved."""
         return step
 
     @abstractmethod

@@ -584,7 +584,7 @@ class NatsStore(BackendStore[NatsBackend]):
         """Use your own client, which the store never closes; nothing is sent yet.
 
         Args:
-            client: your own connected ``nats.aio.client.Client``.
+            client: a ``nats.aio.client.Client`` that you have connected.
             prefix: the prefix of streams and subjects: 1 to 64 letters, digits, ``-`` and ``_``.
             replicas: the replicas of the streams that are created, 1 to 5; by default 3 in a
                 cluster, else 1.

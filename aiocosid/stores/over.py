@@ -206,7 +206,7 @@ class StoreHealth:
 
     @property
     def rank(self) -> float:
-        """Stores with a lower rank are asked first; all without a cooldown have the same rank."""
+        """Stores with a lower rank are called first; all without a cooldown have the same rank."""
         return self._again_at if self.is_resting else -inf
 
     def failed(self, error: CosIdError) -> bool:
@@ -228,10 +228,10 @@ class StoreHealth:
 
     def answered(self) -> bool:
         """End the cooldown; return whether there was one."""
-        was_away = self.last_error is not None
+        was_down = self.last_error is not None
         self.last_error = None
         self._in_a_row, self._again_at = 0, -inf
-        return was_away
+        return was_down
 
 
 class FailOverMember(Protocol):
@@ -240,7 +240,7 @@ class FailOverMember(Protocol):
     Attributes:
         counter: the counter in this store.
         health: whether the store answers.
-        ended: the error after which the store is no longer asked, or None.
+        ended: the error after which the store is no longer called, or None.
     """
 
     health: StoreHealth
@@ -289,7 +289,7 @@ class FailOver(Generic[M]):
             water: the counter's high water, which tells whether the process has forked.
             of: the whole counter in messages.
             judge: returns whether an error is not a failure of the store, which did answer; raises
-                the error if no other store may be asked after it.
+                the error if no other store may be called after it.
         """
         # The order is random, so that the objects of a failed home spread over the other stores.
         self.order: Sequence[M] = random.sample(members, len(members))
@@ -320,7 +320,7 @@ class FailOver(Generic[M]):
             member.ended = answer
             _logger.error("%s: %s is no longer used: %s", self._of, member, answer)
         elif member.health.failed(answer):
-            _logger.warning("%s: %s fails, other stores are asked: %s", self._of, member, answer)
+            _logger.warning("%s: %s is failing, so others are called: %s", self._of, member, answer)
         return answer
 
     async def ask_at_once(

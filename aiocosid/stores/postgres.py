@@ -133,7 +133,8 @@ async def _connected(hosts: Sequence[Mapping[str, Any]], dsn: str, **options: An
                 return await _driver.connect(dsn, **host, **options)
         return await _driver.connect(dsn, **last, **options)
     except ValueError as exc:
-        # The latter is about its options and files, and no part of the login.
+        # A certificate's error, which is an OSError, and one about options and files are passed on:
+        # they do not contain the login.
         if isinstance(exc, OSError) or type(exc).__name__ == "ClientConfigurationError":
             raise
     # The driver could not parse the URL; its message may contain a part of the password.

@@ -179,7 +179,7 @@ class _Own(Executor):
             # Other processes count in the file that is there now.
             if self._own.holds(line):
                 await self.aclose()
-            reason = "the file was replaced or deleted, or the log beside it"
+            reason = "the file or its log was replaced or deleted"
             remedy = "try again, which opens the one that is there"
             raise StoreUnavailableError(self.label, reason, remedy=remedy)
         return rows

@@ -61,7 +61,7 @@ class Stripe:
     Attributes:
         counter: the store's own counter.
         health: whether the store answers.
-        ended: the error after which the store is no longer asked, or None.
+        ended: the error after which the store is no longer called, or None.
         is_new: whether the counter may not grant ids yet, because not every store was reached.
     """
 
@@ -277,7 +277,7 @@ class ResidueClass:
 
 
 def highest_id(width: int) -> int:
-    """Return the highest id that each of so many stores can reach."""
+    """Return the highest id that every one of ``width`` striped stores can reach."""
     return (MAX_ID // UNIT - 3) * width
 
 
@@ -289,7 +289,7 @@ class StripeStatistics:
         store: the kind of store.
         place: its place in the list, from 0.
         is_healthy: whether its last call succeeded.
-        has_ended: whether its counter went backwards; the store is then no longer asked.
+        has_ended: whether its counter went backwards; the store is then no longer called.
         segments: segments that it granted.
         raises: how often its counter was raised because it was behind the others.
         failures: failed calls, including those of other counters of the `StripedStore`.
@@ -312,7 +312,7 @@ class StripedStatistics:
 
     Attributes:
         stores: one entry for each store, in their order.
-        home: the place of the store that is asked first.
+        home: the place of the store that is called first.
     """
 
     stores: tuple[StripeStatistics, ...]
@@ -326,14 +326,14 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     so on, above the offset, and counts them under ``{namespace}.{name}~striped``.  So the segments
     have a `stride` of ``n``.
 
-    Each object has a home store, chosen at random, and asks it as long as it answers, so many
+    Each object has a home store, chosen at random, and calls it as long as it answers, so that
     objects spread over the stores.  A store that fails or does not answer in time gets a cooldown,
-    which grows each time, and the same call asks another store.  If a store is behind the ids that
-    this object has issued, its counter is raised first, so ids rise, whichever store they come
+    which grows each time, and the same request goes to another store.  If a store is behind the ids
+    that this object has issued, its counter is raised first, so ids rise, whichever store they come
     from.
 
-    With a `region`, an object asks only the store of that place, and the others only to begin a new
-    counter.  So data centres with one store each need no connection to each other.
+    With a `region`, an object calls only the store of that place, and the others only to begin a
+    new counter.  So data centres with one store each need no connection to each other.
 
     A new counter grants nothing until one object has reached all stores.  So all stores must be
     reachable at the first start, and when one store replaces another.  A `GroupedSegmentId` has a
@@ -382,7 +382,7 @@ class StripedIdSegmentDistributor(WatchedDistributor):
             self._stripes, store, self._water, of=repr(self), judge=_is_unopened
         )
         self._home, self._asked = self._stripes.index(self._fail_over.order[0]), self._stripes
-        if store.region is not None:  # no other store is asked for ids
+        if store.region is not None:  # no other store is called for ids
             self._home, self._asked = store.region, (self._stripes[store.region],)
 
     @property
@@ -511,7 +511,7 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
 
     Attributes:
         store_timeout: seconds within which a store must answer.
-        region: the place of the only store that is asked for ids; None for all of them.
+        region: the place of the only store that is called for ids; None for all of them.
         residues: the residue class of each store.
         health: the health of each store, shared by all distributors.
         clock: the time source.
@@ -534,8 +534,8 @@ class StripedStore(StoreOverStores[StripedIdSegmentDistributor]):
             stores: two to nine stores with separate data, always the same number in the same order:
                 each counter contains its place and the number of stores, and refuses other values.
                 The stores must support `Store.set_floor`.
-            store_timeout: seconds within which a store must answer before the next one is asked.
-            region: the place in ``stores`` of this process's region.  Only that store is asked for
+            store_timeout: seconds for which to wait for a store before calling the next one.
+            region: the place in ``stores`` of this process's region.  Only that store is called for
                 ids, so the regions need no connection to each other once a counter has begun.
             owns_stores: whether `aclose` closes the stores.
             clock: the time source; the system's clock by default.

@@ -510,8 +510,8 @@ class TieredStore(StoreOverStores[TieredIdSegmentDistributor]):
             span: ids per span of each counter, from its step to 2^40.  Each span is one call to the
                 root, and at most one span is lost when Redis loses data.  Requests for more ids go
                 to the root.
-            cache_timeout: seconds to wait for Redis before the root is asked instead.
-            pause: seconds for which Redis is not asked after it failed to answer.
+            cache_timeout: seconds to wait for Redis before the root is called instead.
+            pause: seconds for which Redis is not called after it failed to answer.
             root_name: distinguishes roots whose counters have equal names on one Redis.  It must be
                 the same in all processes, and must differ between databases; otherwise ids repeat.
                 It is not needed for a SQLite file that was opened with its URL (the default is host

@@ -116,7 +116,7 @@ class IdSegmentDistributorContract(OwnTests):
         for step in (50, 1, 2**31, 2**53 + 1, 7):
             due += step
             answer = await distributor.next_max_id(step)
-            assert answer == due, f"a step of {step} was answered {answer}; {due} was due"
+            assert answer == due, f"a step of {step} returned {answer}, expected {due}"
 
     async def test_a_new_counter_starts_at_the_offset(self, make_distributor: Make) -> None:
         """The first id is ``offset + 1``; an existing counter ignores the offset."""
@@ -149,7 +149,7 @@ class IdSegmentDistributorContract(OwnTests):
         for due in (10, 20):
             for name in ODD_NAMES:
                 answer = await make_distributor(namespace=namespace, name=name).next_max_id(10)
-                assert answer == due, f"the counter {name!r} answered {answer}; {due} was due"
+                assert answer == due, f"the counter {name!r} returned {answer}, expected {due}"
 
     async def test_a_bad_description_is_refused(self, make_distributor: Make) -> None:
         """An empty name, a step below 1 or an offset below 0 is refused on creation."""
@@ -274,7 +274,10 @@ class IdSegmentDistributorContract(OwnTests):
         await distributor.aopen()
         answers.append(await distributor.next_max_id(10))
         await distributor.aclose()
-        assert answers == [10, 20], f"around closing and opening it answered {answers}"
+        assert answers == [10, 20], (
+            "before and after it was closed and reopened, the distributor returned "
+            f"{answers}, not [10, 20]"
+        )
 
     async def test_a_counter_that_went_back_is_noticed(self, make_distributor: Make) -> None:
         """If a store lost writes, its generator ends with StoreRolledBackError; no id repeats."""

@@ -310,7 +310,7 @@ class RolledBackDistributor(WrappedDistributor):
         self._behind = 0
 
     def set_back(self, ids: int) -> None:
-        """Set the counter back by so many ids; the store continues to count from there."""
+        """Set the counter back by ``ids``; the store continues to count from there."""
         self._behind += ids
 
     async def next_max_id(self, step: int) -> int:

@@ -88,7 +88,7 @@ class IdGeneratorContract(OwnTests):
         assert_rising(ids, "ids around a refused call")
 
     async def test_nowait_returns_an_id_or_raises(self, make_generator: MakeGenerator) -> None:
-        """`next_id_nowait` returns the next id or raises WouldBlock; `next_id` goes on above."""
+        """`next_id_nowait` returns the next id or raises WouldBlock; `next_id` continues above."""
         async with make_generator() as generator:
             ids = [await generator.next_id()]
             for _ in range(10 * self.step):

@@ -159,7 +159,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         grants = [await kit.take(text) for text in "abc"]
         ids = [grant.machine_id for grant in grants]
         assert ids == [0, 1, 2], f"three instances got {ids}"
-        assert {type(each) for each in ids} == {int}, f"a machine id is no int: {ids}"
+        assert {type(each) for each in ids} == {int}, f"a machine id is not an int: {ids}"
         floors = [grant.floor_ms for grant in grants]
         assert floors == [-1, -1, -1], f"new ids have a floor: {floors}"
 
@@ -257,7 +257,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await self.age(kit.namespace, SAFE_GUARD + 10)
         await kit.renew("c", 2)
         found = (await kit.take("d")).machine_id
-        assert found == 3, f"d had 3, which nobody took, and is given {found}"
+        assert found == 3, f"no other instance took d's id 3, and d was given {found}"
         ids = sorted([(await kit.take(text)).machine_id for text in "ef"])
         assert ids == [0, 1], f"0 and 1 were silent; {ids} were handed out"
         await refused_as_full(kit, "g")
@@ -325,7 +325,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await kit.renew("a", 0)
         await kit.renew("b", 1)
         found = (await kit.take("c")).machine_id
-        assert found == 2, f"nobody gave an id back; 2 was due, not {found}"
+        assert found == 2, f"no instance released an id; c was given {found}, expected 2"
 
     # Lifecycle.
 

@@ -78,7 +78,7 @@ class MachineKit:
         return SYSTEM_CLOCK.now_ms()
 
     def ahead(self, *seconds: int) -> list[int]:
-        """Return the times that are so many seconds ahead of now, in milliseconds since 1970."""
+        """Return the times ``seconds`` ahead of now, in milliseconds since 1970."""
         now_ms = self.now_ms()
         return [now_ms + each * SECOND for each in seconds]
 

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 def assert_rising(ids: Sequence[int], of: str) -> None:
     """Check that every id is a positive int above the previous one."""
-    assert all(type(each) is int for each in ids), f"{of}: an id is no int"
+    assert all(type(each) is int for each in ids), f"{of}: an id is not an int"
     assert not ids or ids[0] > 0, f"{of}: the first id is {ids[0]}, not positive"
     for before, after in pairwise(ids):
         assert before < after, f"{of}: {after} came after {before}"
@@ -68,7 +68,7 @@ async def refused(
             answer = await answer
     except kind as error:
         return error
-    raise AssertionError(f"{told} {answer!r}; {kind.__name__} was due")
+    raise AssertionError(f"{told} {answer!r}, expected {kind.__name__}")
 
 
 def assert_refusals(make: Callable[..., object], bad: Mapping[str, Mapping[str, object]]) -> None:

@@ -35,8 +35,9 @@ KINDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "A single counter is deleted or evicted": (
             "a counter is deleted or evicted;",
-            "on Redis, etcd, ZooKeeper and NATS also if all are",
-            "one node of a Redis Cluster is emptied",
+            "on Redis, etcd, ZooKeeper and NATS also if all counters are deleted",
+            "and the marker is not, or if",
+            "one node of a Redis Cluster is emptied and the marker is on another",
         ),
         "Everything is deleted that shows that the store was used": (
             "all traces of a store's use are deleted",
@@ -57,7 +58,7 @@ KINDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "`random_unsafe`",
         ),
         "The URL of a table of TDDL": (
-            "a TDDL URL names the wrong kind of node, or another `inner_step`",
+            "a TDDL URL names the wrong kind of node, or a wrong `inner_step`",
         ),
         "Two tiered stores have different roots": (
             "two tiered stores have different roots and one name in Redis",

@@ -122,7 +122,7 @@ def settled(rate: int, latency: float) -> str:
 
 FACTS: Final[dict[Path, tuple[str, ...]]] = {
     README: (
-        f"(a chain goes on for {pace.ENDURANCE:g} seconds,",
+        f"(a chain continues for {pace.ENDURANCE:g} seconds,",
         f"a Snowflake for {UNNOTICED} seconds",
         f"a stable instance for {UNNOTICED_IF_STABLE} seconds",
         f"set back by more than {BEHIND:g} seconds",
@@ -143,8 +143,8 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     ),
     BOX: (
         f"the ids of [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
-        f"a chain goes on for [{pace.ENDURANCE:g} seconds]",
-        f"A Snowflake goes on for [{UNNOTICED} seconds]",
+        f"a chain continues for [{pace.ENDURANCE:g} seconds]",
+        f"A Snowflake continues for [{UNNOTICED} seconds]",
         f"a stable instance for {UNNOTICED_IF_STABLE} seconds",
         f"no machine id for [{QUARANTINE:g} seconds]",
         f"a killed process is free after {GUARD / 60:g} minutes",

@@ -372,7 +372,7 @@ async def test_examined_rows(engine: AsyncEngine, connection: Any) -> None:
         *(("10.0.0.8:1", 1), ("b:1", 2), ("c:1", None), ("d:1", 1024))
     ]
     assert found[0].meaning == "its worker id; ids up to 2026-09-21T14:13:20Z"
-    assert found[1].meaning == "its worker id; no time beside it"
+    assert found[1].meaning == "its worker id; no time is stored"
     assert [bool(each.problems) for each in found] == [False, False, True, True]
     with connection.cursor() as cursor:
         cursor.execute("SELECT COUNT(*) FROM leaf_workerid_alloc")

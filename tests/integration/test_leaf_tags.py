@@ -409,7 +409,7 @@ async def test_by_settings(store: LeafStore, execute: Execute, clock: ManualCloc
     [
         ({"store": "memory:", "leaf_tags": {}}, "leaf_tags.store", "must be Leaf's"),
         ({"leaf_tags": {}}, "leaf_tags", "needs a store"),
-        ({"leaf_tags": {"store": "nope"}}, "leaf_tags.store", "is no name in"),
+        ({"leaf_tags": {"store": "nope"}}, "leaf_tags.store", "is not a name in"),
         ({"store": "memory:", "leaf_tags": {"interval": 0}}, "leaf_tags.interval", "greater than"),
         ({"store": "memory:", "leaf_tags": {"inerval": 1}}, "leaf_tags.inerval", "interval?"),
     ],

@@ -59,7 +59,7 @@ def test_a_server_that_is_about_to_end_closes_connections() -> None:
         assert ANSWER.fullmatch(connection.recv(1000))
         assert server._popen is not None
         server._popen.send_signal(signal.SIGTERM)
-        wait_until(lambda: "ends in order" in server.log(), "it has begun to end", deadline=20)
+        wait_until(lambda: "shuts down in" in server.log(), "it has begun to end", deadline=20)
         connection.sendall(ONE.encode())
         answer = ANSWER.fullmatch(reply_of(connection))
         assert answer is not None

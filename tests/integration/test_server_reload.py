@@ -50,7 +50,7 @@ def test_tokens_of_today() -> None:
             assert known.recv(100) == answer
         assert (status(server, BEARER), status(server, NEW)) == (200, 401)
         rewrite(server, digest_of(SECRET), digest_of(OTHER))
-        hang_up(server, "has read 1 tokens again")
+        hang_up(server, "has reloaded its 1 tokens")
         assert (status(server, BEARER), status(server, NEW)) == (401, 200)
         known.sendall(PING)
         assert known.recv(100).startswith(b"-NOAUTH")
@@ -82,7 +82,7 @@ def test_names_of_today() -> None:
         named = {"host": "ids.internal"}
         assert status(server, named) == 421
         rewrite(server, "[server]", '[server]\nhosts = ["ids.internal"]')
-        hang_up(server, "has read 0 tokens again")
+        hang_up(server, "has reloaded its 0 tokens")
         assert status(server, named) == 200
 
 
@@ -95,7 +95,7 @@ def test_the_certificate_of_today(tmp_path: Path) -> None:
     with IdServer(server=files, tls=old.ca) as server:
         assert server.ids() == [1]
         rewrite(server, str(old.directory), str(new.directory))
-        hang_up(server, "has read 0 tokens again")
+        hang_up(server, "has reloaded its 0 tokens")
         assert server.ids() == [2], "connections stay"
         trusted = ssl.create_default_context(cafile=str(new.ca))
         url = f"{server.client.base_url}/v1/ids/order"
@@ -106,9 +106,9 @@ def test_each_of_several_processes_reads_them() -> None:
     """And one that takes another's place later."""
     with IdServer("--workers", "2", server=TOKEN) as server:
         rewrite(server, digest_of(SECRET), digest_of(OTHER))
-        hang_up(server, "has read 1 tokens again", times=2)
+        hang_up(server, "has reloaded its 1 tokens", times=2)
         assert {status(server, NEW) for _ in range(20)} == {200}
         os.kill(serving(server)[0], signal.SIGKILL)
-        wait_until(lambda: server.log().count("tokens again") == 3, "it has read", deadline=30)
+        wait_until(lambda: server.log().count("has reloaded its ") == 3, "it has read", deadline=30)
         assert {status(server, NEW) for _ in range(20)} == {200}
         assert server.end() == 0

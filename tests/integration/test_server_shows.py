@@ -100,10 +100,10 @@ def test_a_hung_store(valkey_factory: Callable[[], ValkeyServer]) -> None:
             time.sleep(0.05)
         status, found = asked(client, "/health/ready")
         assert (status, found["status"]) == (200, "degraded")
-        assert found["reasons"][0].startswith("the store gives no answer")
+        assert found["reasons"][0].startswith("the store does not answer")
         assert asked(client, "/actuator/health") == (503, {"status": "DOWN"})
         facts = head(client)
-        assert facts["Stores"].startswith("1 of 1 give no answer for ")
+        assert facts["Stores"].startswith("1 of 1 do not answer for ")
         assert facts["Server"].startswith("serving in part ")
         assert facts["Generators"] == "2 of 2 up 2 with buffered ids only"
         assert server.ids(1)  # what is in hand is served

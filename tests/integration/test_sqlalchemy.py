@@ -501,7 +501,7 @@ async def test_a_converted_column_is_a_number_in_the_database(
         assert raw.scalars().all() == [1, 255, 256]
         for wrong, said in {
             "ff": "begins with x",
-            7.5: "a text such as 'x2a'",
+            7.5: "a string such as 'x2a'",
             "x0F": "a complete text such as 'x2a'",
         }.items():
             with pytest.raises(InvalidIdError, match=said):

@@ -219,7 +219,9 @@ class TestJournal:
                 assert await counter.next_max_id(10) == due * 10
             await log.unlink()
             for counter in counters:
-                with pytest.raises(StoreUnavailableError, match="log beside it"):
+                with pytest.raises(
+                    StoreUnavailableError, match="the file or its log was replaced or deleted"
+                ):
                     await counter.next_max_id(10)
             await asyncio.gather(*(each.aclose() for each in stores))
         await engine.dispose()

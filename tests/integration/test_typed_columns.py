@@ -120,7 +120,7 @@ async def test_what_is_no_id_of_the_column_is_refused(engine: AsyncEngine) -> No
     sessions = async_sessionmaker(engine)
     wrong: Any
     async with sessions() as session:
-        for wrong, said in {7: "a text such as", ItemId(7): "starts with 'ord_'"}.items():
+        for wrong, said in {7: "a string such as", ItemId(7): "starts with 'ord_'"}.items():
             with pytest.raises(InvalidIdError, match=said):
                 await session.get(Order, wrong)
         for where in (Order.id == OrderId(7), Order.id > 7, Order.id.in_([str(OrderId(7))])):

@@ -122,7 +122,7 @@ def test_everything_wrong_is_told_at_once(write: Write) -> None:
     """Keys, types and combinations, each with its place."""
     expected = {
         "store": "url cannot have the option 'sockettimeout'",
-        "safe_distance": "is no key here; known are close_timeout, create, generators",
+        "safe_distance": "is not a key here; known are close_timeout, create, generators",
         "generators.order.step": "must be a valid integer, not '10'",
         "generators.order.safe-distance": "did you mean safe_distance?",
         "generators.bill.kind": "must be one of 'segment', 'chain'",
@@ -147,7 +147,7 @@ def test_of_the_common_ground_too(write: Write) -> None:
     """Keys of [machine] that do not go with its source, once and not for each generator."""
     text = 'store = "memory://"\n[share]\nkind = "snowflake"\n[generators.b]\nkind = "snowflake"\n'
     [found] = refused(write(f"{text}[machine]\nmachine_id = 3\n"))
-    assert found == "ids.toml: machine.machine_id: goes with source = 'manual'"
+    assert found == "ids.toml: machine.machine_id: requires source = 'manual'"
 
 
 def test_a_generator_without_a_store_or_twice(write: Write) -> None:
@@ -167,8 +167,8 @@ def test_machine_ids_that_nobody_asks_for(write: Write) -> None:
     load_settings(write(f"{head}{daily}offset = 5\nmax_id = 6\n"))
     text = f'{head}kind = "chain"\n[machine]\nmachine_id = 3\npod_name = "h"\n'
     assert refused(write(text)) == [
-        "ids.toml: machine.machine_id: goes with source = 'manual'",
-        "ids.toml: machine.pod_name: goes with source = 'stateful-set'",
+        "ids.toml: machine.machine_id: requires source = 'manual'",
+        "ids.toml: machine.pod_name: requires source = 'stateful-set'",
     ]
 
 
@@ -243,9 +243,9 @@ def test_names_that_are_no_texts() -> None:
     chain = {"kind": "chain", "step": "x"}
     source = {"store": "memory://", 3: 4, "generators": {1: {"kind": "chain"}, "a": chain}}
     assert refused(source) == [
-        "generators.1: its name must be a text",
+        "generators.1: its name must be a string",
         "generators.a.step: must be a valid integer, not 'x'",
-        "3: its name must be a text",
+        "3: its name must be a string",
     ]
 
 
@@ -254,10 +254,10 @@ def test_files_that_are_none(write: Write, tmp_path: Path) -> None:
     [found] = refused("nowhere.toml")
     assert found.startswith("nowhere.toml: cannot be read: No such file")
     [found] = refused(write("store = 3\nstep = = 4\n"))
-    assert found.startswith("ids.toml: is no TOML: ")
+    assert found.startswith("ids.toml: is not TOML: ")
     assert "line 2" in found
     (tmp_path / "latin.toml").write_bytes(b'store = "\xe9"')
-    assert refused("latin.toml") == ["latin.toml: is no text in UTF-8"]
+    assert refused("latin.toml") == ["latin.toml: is not text in UTF-8"]
 
 
 def test_the_environment_comes_before_the_file(
@@ -294,7 +294,7 @@ def test_the_environment_comes_before_the_file(
     prefix = "AIOCOSID_GENERATORS__ORDER__"
     assert refused(None) == [
         f"{prefix}STEP: generators.order.step: must be a valid integer, not 'many'",
-        f"{prefix}STPE: generators.order.stpe: is no key here; did you mean step?",
+        f"{prefix}STPE: generators.order.stpe: is not a key here; did you mean step?",
     ]
     monkeypatch.setenv("AIOCOSID_GENERATORS", "{")
     assert refused(None) == ["AIOCOSID_GENERATORS: generators: must be a table, written in JSON"]
@@ -311,10 +311,10 @@ def test_variables_that_are_mistyped(write: Write, monkeypatch: pytest.MonkeyPat
     for name in (*fine, "AIOCOSID_OWN"):
         monkeypatch.setenv(name, "s3cret")
     told = [str(each) for each in check_settings(path).warnings]
-    assert [each.partition("; ")[0] for each in told] == ["AIOCOSID_OWN: own: is no key here"]
+    assert [each.partition("; ")[0] for each in told] == ["AIOCOSID_OWN: own: is not a key here"]
     assert check_settings({"store": "memory://"}).warnings == ()
     wrong = {
-        "AIOCOSID_FOO__BAR": "foo.bar: is no key here; known are close_timeout, ",
+        "AIOCOSID_FOO__BAR": "foo.bar: is not a key here; known are close_timeout, ",
         "AIOCOSID_GENERATOR__ORDER__STEP": "did you mean AIOCOSID_GENERATORS__ORDER__STEP?",
         "AIOCOSID_MACHINE_ID": "did you mean AIOCOSID_MACHINE__ID?",
         "AIOCOSID_SHARE_STEP": "did you mean AIOCOSID_SHARE__STEP?",
@@ -406,7 +406,10 @@ def test_neither_yes_nor_no_in_a_variable(write: Write, monkeypatch: pytest.Monk
     )
     assert refused(None) == [f"AIOCOSID_CREATE: create: {said}"]
     monkeypatch.delenv("AIOCOSID_CREATE")
-    said = "False, True, 'disposable' or the last day to create, such as '2026-12-31'"
+    said = (
+        "False, True, 'disposable' or the last day on which opening may create tables and the "
+        "marker, such as '2026-12-31'"
+    )
     assert refused(write('create = "yes"\n')) == [f"ids.toml: create: must be {said}, not 'yes'"]
 
 

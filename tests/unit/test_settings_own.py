@@ -177,7 +177,7 @@ ORDER = "generators.order"
             )
             for key, value in (("char_size", 3), ("type", "radix62"))
         ),
-        (with_converter({"options": {"dash": "-"}}), f"{CONVERTER}.options", "goes with make"),
+        (with_converter({"options": {"dash": "-"}}), f"{CONVERTER}.options", "requires make"),
         (with_generator(), f"{ORDER}.make", "is missing"),
         (with_generator(make="none.such:Ids"), f"{ORDER}.make", "ModuleNotFoundError"),
         (

@@ -24,8 +24,8 @@ REFUSED: Final = (
     ('kind = "chain"\nlimit = "int32"\nmax_id = 4294967296', "max_id", "above the limit"),
     ('kind = "chain"\noffset = 50\nmax_id = 50', "offset", "below max_id, 50"),
     ('kind = "chain"\noffset = 3_000_000_000\nlimit = "int32"', "offset", "2147483647"),
-    ('kind = "chain"\nstore = "mian"', "store", "is no name in [stores], which has none"),
-    ('kind = "segment"\nsafe_distance = 3', "safe_distance", "is no key here"),
+    ('kind = "chain"\nstore = "mian"', "store", "is not a name in [stores], which has none"),
+    ('kind = "segment"\nsafe_distance = 3', "safe_distance", "is not a key here"),
     ('kind = "chain"\nstep = true', "step", "must be a valid integer"),
     ('kind = "chain"\nttl = inf', "ttl", "must be a finite number"),
     ('kind = "chain"\nnamespace = ""', "namespace", "at least 1 character"),
@@ -64,7 +64,7 @@ REFUSED: Final = (
     (
         'kind = "chain"\nconverter = {type = "ulid", min_length = 3}',
         "converter.min_length",
-        "goes with type",
+        "requires type",
     ),
     ('kind = "cosid_text"\nconverter = "radix62"', "converter", "text writes the ids"),
     ('kind = "cosid_text"\ntext = "friendly"', "zone", "is required for friendly text"),
@@ -107,7 +107,7 @@ REFUSED: Final = (
     (
         'kind = "snowflake"\n[machine]\nregion = 1',
         "machine.region",
-        "goes together with region_bits",
+        "1 requires region_bits above 0; give both or neither",
     ),
     ('kind = "snowflake"\n[machine]\nregion = 4\nregion_bits = 2', "machine.region", "from 0 to 3"),
     ('kind = "snowflake"\n[machine]\nregion = 1\nregion_bits = 10', "machine.region_bits", "below"),
@@ -143,8 +143,8 @@ REFUSED: Final = (
         if (kind, key) != ("counter", "converter")
     ),
     # Kinds around another one.
-    (f'{INT32}"chain"\nbits = 3', "bits", "is no key here"),
-    (f'{INT32}"chain"\nstep = 3', "step", "is no key here"),
+    (f'{INT32}"chain"\nbits = 3', "bits", "is not a key here"),
+    (f'{INT32}"chain"\nstep = 3', "step", "is not a key here"),
     (f'{INT32}"chain"\nname = "x"', "name", "has no place here: it goes into"),
     (f'{INT32}"chain"\nlimit = "int32"', "limit", "has no place here: it goes"),
     (f'{INT32}"chain"\ninner.setp = 3', "inner.setp", "did you mean step?"),
@@ -161,7 +161,7 @@ REFUSED: Final = (
         "mode",
         "did you mean group_kind?",
     ),
-    ('kind = "chain"\nmode = "segment"', "mode", "is no key here; known are"),
+    ('kind = "chain"\nmode = "segment"', "mode", "is not a key here; known are"),
     # Sharded and remote ids.
     ('kind = "sharded"\nstore = "postgresql://localhost/x"', "store", "Redis, SQLite or memory"),
     (
@@ -172,7 +172,7 @@ REFUSED: Final = (
     (f'kind = "sharded"\nepoch = 4_000_000_000\n{REDIS}', "epoch", ""),
     (f"{SHARDED}sequence_bits = 30", "", "bits"),
     (f'{SHARDED}limit = "javascript"', "limit", ""),
-    (f'{SHARDED}lane_store = "sqlite:///x"', "lane_store", "goes with on_unavailable"),
+    (f'{SHARDED}lane_store = "sqlite:///x"', "lane_store", "requires on_unavailable"),
     ('kind = "remote"', "", "it has no generators"),
     (
         'kind = "remote"\nstore = "aiocosid+unix:///a"\nmax_age = 1.0\nendurance = 2.0',

@@ -117,7 +117,7 @@ def test_other_problems_are_found_beside_them(tmp_path: Path) -> None:
 
 def test_a_key_without_a_certificate(tmp_path: Path) -> None:
     [(key, reason)] = problems(tmp_path, '[server]\ntls_key = "key.pem"\n')
-    assert (key, reason) == ("server", "tls_key goes with tls_certificate")
+    assert (key, reason) == ("server", "tls_key requires tls_certificate")
 
 
 def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,5 +129,5 @@ def test_quotas_count_in_each_process() -> None:
     server = {"tokens": [quiet, token]}
     assert warnings({}, server={**server, "workers": 1}) == {}
     assert warnings({}, server={**server, "workers": 4}) == {
-        "server.tokens.1.ids_per_second": "counts in each process: 4 of them allow so many each"
+        "server.tokens.1.ids_per_second": "counts in each process: 4 processes allow that many each"
     }

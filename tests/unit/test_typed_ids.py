@@ -99,7 +99,7 @@ async def test_fastapi_reads_it_from_a_path_and_answers_text_without_a_model() -
         assert (await client.get(f"/orders/{ORDER}")).text == '{"id":"ord_7zzzzzzzzzzzz"}'
         answer = await client.get(f"/orders/{CUSTOMER}")
     assert answer.status_code == 422
-    assert "must be a text that starts with 'ord_'" in answer.json()["detail"][0]["msg"]
+    assert "must be a string that starts with 'ord_'" in answer.json()["detail"][0]["msg"]
 
 
 # msgspec

@@ -103,7 +103,7 @@ class _Local(ManualMachineIdDistributor):
             number, found[name] = read_file(str(path), name, text)
             if number != self.machine_id:
                 map_has = f"workIdMap {self.machine_id} for {self._address}"
-                remedy = f"correct the map, or remove the file if no server uses {number} any more"
+                remedy = f"correct the map, or remove the file if no server uses {number} now"
                 reason = f"{path} names worker id {number}, and {map_has}"
                 raise StoreError(STORE, reason, remedy=remedy)
         return found

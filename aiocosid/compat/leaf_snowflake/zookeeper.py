@@ -213,7 +213,7 @@ class LeafZkNormalStore(WorkerIdStore):
         """Use your own client, which the store never stops; nothing is sent yet.
 
         Args:
-            client: your own started ``kazoo.client.KazooClient``.
+            client: a ``kazoo.client.KazooClient`` that you have started.
             options: the keyword arguments of `LeafZkOptions`.
 
         Raises:
@@ -288,7 +288,7 @@ class _Pools(_LeafNodes):
         entry = entry or await self._free(at, sorted({*free} - {*used}), latest_ms)
         entry = entry or await self._expired(at, held, now_ms)
         if entry is None:
-            holders = tuple(each.owner or "nobody" for each in held[:5])
+            holders = tuple(each.owner or "an unknown process" for each in held[:5])
             raise MachineIdOverflowError(self.namespace, size=len(held), holders=holders)
         return entry
 
@@ -411,7 +411,7 @@ class LeafZkRecycleStore(WorkerIdStore):
         """Use your own client, which the store never stops; nothing is sent yet.
 
         Args:
-            client: your own started ``kazoo.client.KazooClient``.
+            client: a ``kazoo.client.KazooClient`` that you have started.
             name: Leaf's ``leaf.name``.
             ip: this process's address, at most 94 characters; it is never guessed.
             port: this process's port, 1 to 65535; Leaf's ``leaf.snowflake.port``.

@@ -92,13 +92,13 @@ def _repeatable(options: Any) -> Iterator[checks.CheckMessage]:  # noqa: ANN401 
 
 
 def _unused(names: set[str]) -> Iterator[checks.CheckMessage]:
-    """Warn about a key that was the label of a model: a renamed model would take other ids."""
+    """Warn about a key that was the label of a model: a renamed model would take different ids."""
     ids = getattr(settings, "AIOCOSID", None)
     for key in ids if isinstance(ids, Mapping) else ():
         if "." in key and key not in names:
             yield checks.Warning(
                 f"settings.AIOCOSID has {key!r}, but no model of that label{_similar(key, names)}.",
-                hint="If the model was renamed, rename the key: its generator goes on.",
+                hint="If the model was renamed, rename the key: its generator continues.",
                 id="aiocosid.W002",
             )
 

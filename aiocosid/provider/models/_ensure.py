@@ -48,7 +48,7 @@ class Assigned:
             raise InvalidArgumentError(place, new_id, rule) from error
 
     def take_back(self) -> None:
-        """Restore the objects, except where other code has set another value."""
+        """Restore the objects, except where other code has set a different value."""
         for of, attribute, new_id, old, is_unset in reversed(self._done):
             with suppress(Exception):  # the other objects are restored even if this one fails
                 if getattr(of, attribute, None) == new_id:

@@ -307,7 +307,7 @@ class Builder:
                 self.at(planned.path, key, f"has no place here: {reason}")
         lane_store = getattr(section, "lane_store", None)
         if lane_store is not None and section.on_unavailable != "lane":
-            self.at(planned.path, "lane_store", "goes with on_unavailable = 'lane'")
+            self.at(planned.path, "lane_store", "requires on_unavailable = 'lane'")
         if planned.fields is not None:
             if planned.text is None and planned.fields.max_id > limit:
                 highest = f"{planned.fields!r} goes up to {planned.fields.max_id}"
@@ -326,7 +326,7 @@ class Builder:
             self.at(path, "offset", reason)
         if getattr(section, "group_kind", "chain") == "segment":
             for key in sorted(section.model_fields_set & OF_CHAINS):
-                self.at(path, key, "goes with group_kind = 'chain'")
+                self.at(path, key, "requires group_kind = 'chain'")
 
     def at(self, path: tuple[str, ...], key: str, reason: str) -> None:
         self._note((*path, key), reason)

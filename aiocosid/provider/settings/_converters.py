@@ -81,11 +81,11 @@ def converter_of(
     _check_keys(section, note)
     group = section.group_prefix
     if group is not None and planned.section.kind != "grouped":
-        note("group_prefix", f"goes with kind = 'grouped'; ids of {planned.name!r} have no group")
+        note("group_prefix", f"requires kind = 'grouped'; ids of {planned.name!r} have no group")
         group = None
     if date is not None and group is None and planned.section.kind == "grouped":
-        why = "the date of a call may be another than that of its number, which starts again"
-        note("date_prefix", f"needs group_prefix = {{}} beside it: {why}")
+        why = "a call's date may differ from that of its number, which starts again"
+        note("date_prefix", f"requires group_prefix = {{}}: {why}")
     if section.type == "to-string" and section.pad_start and not section.char_size:
         note("char_size", "is missing; pad_start needs it, the number of digits")
     return compose(
@@ -104,7 +104,7 @@ def _check_keys(section: ConverterSettings, note: Callable[[str, str], None]) ->
             note(key, "has no place here: make says what writes the number")
         return
     if section.options:
-        note("options", "goes with make")
+        note("options", "requires make")
     for key, reason in misplaced(given, section.type, TAKES, "type"):
         note(key, reason)
 

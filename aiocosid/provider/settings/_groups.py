@@ -93,7 +93,7 @@ def _reported(
     if period and period != present:
         problems += _of_new_period(grouped, present, period, counters, is_later=at_ms > now_ms)
     elif period and abs(at_ms - now_ms) >= LONGEST_MS:
-        problems.append(f"its text is {period!r} again: the counter of now goes on")
+        problems.append(f"its text is {period!r} again: the present counter continues")
     return GroupReport(
         name=planned.name,
         present=present,

@@ -86,9 +86,9 @@ def _problem(found: Mapping[str, Any], given: Given) -> tuple[Path, SettingsProb
     path, context = _path(found["loc"], given.data), found.get("ctx", {})
     match found["type"]:
         case "string_type" if path[-1] == "[key]":
-            path, reason = path[:-1], "its name must be a text"
+            path, reason = path[:-1], "its name must be a string"
         case "invalid_key":
-            reason = "its name must be a text"
+            reason = "its name must be a string"
         case "extra_forbidden":
             reason = _unknown(path, given.data)
         case "missing":
@@ -143,8 +143,8 @@ def _unknown(path: Path, data: object) -> str:
         close = get_close_matches(path[-1].replace("-", "_"), list(own), 1)
     if close:
         alias = own[close[0]].alias
-        return f"is no key here; did you mean {alias or close[0]}?"
-    return f"is no key here; known are {', '.join(sorted(known))}"
+        return f"is not a key here; did you mean {alias or close[0]}?"
+    return f"is not a key here; known are {', '.join(sorted(known))}"
 
 
 def _section(path: Path, data: object) -> type[BaseModel]:

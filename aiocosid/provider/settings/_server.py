@@ -215,5 +215,5 @@ class ServerSettings(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> ServerSettings:
         if self.tls_key is not None and self.tls_certificate is None:
-            raise PydanticCustomError("tls", "tls_key goes with tls_certificate")
+            raise PydanticCustomError("tls", "tls_key requires tls_certificate")
         return self

@@ -92,11 +92,11 @@ def _file(path: Path) -> Given:
         reason = f"cannot be read: {error.strerror or error}"
         raise InvalidSettingsError([SettingsProblem("", reason, name)]) from error
     except UnicodeDecodeError:
-        problem = SettingsProblem("", "is no text in UTF-8", name)
+        problem = SettingsProblem("", "is not text in UTF-8", name)
         # Its repr contains the file, including passwords.
         raise InvalidSettingsError([problem]) from None
     except tomllib.TOMLDecodeError as error:
-        problem = SettingsProblem("", f"is no TOML: {error}", name)  # it names the line
+        problem = SettingsProblem("", f"is not TOML: {error}", name)  # it names the line
         # Since Python 3.14 it also contains the file.
         raise InvalidSettingsError([problem]) from None
     except (ValueError, RecursionError) as error:  # Python's own limits

@@ -167,7 +167,7 @@ class Stores:
         if ":" in url:
             return f"{error.argument} {error.rule}"
         known = ", ".join(self._settings.stores) or "none"
-        return f"is no name in [stores], which has {known}; a URL {error.rule}"
+        return f"is not a name in [stores], which has {known}; a URL {error.rule}"
 
 
 def single_store(settings: Settings) -> tuple[str, Callable[[], Store]]:

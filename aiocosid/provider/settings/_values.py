@@ -135,7 +135,7 @@ def misplaced(
     """
     for each in sorted({*given}.intersection(chain(*takes.values())) - {*takes[choice]}):
         choices = " or ".join(f"'{name}'" for name, keys in takes.items() if each in keys)
-        yield each, f"goes with {key} = {choices}"
+        yield each, f"requires {key} = {choices}"
 
 
 def shorthand(key: str, *, path: str = "") -> BeforeValidator:

@@ -68,7 +68,7 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
     for index, token in enumerate(server.tokens):
         if token.ids_per_second is not None and server.workers > 1:
             place = ("server", "tokens", str(index), "ids_per_second")
-            yield place, f"counts in each process: {server.workers} of them allow so many each"
+            yield place, f"counts in each process: {server.workers} processes allow that many each"
     yield from expiry_warnings_of(server, now_ms)
 
 

@@ -281,7 +281,7 @@ class Member:
         return reply, 0 if kept is grpc.aio.EOF else int(kept.TTL)
 
     async def grant(self, seconds: int) -> int:
-        """Return a new lease of at least so many seconds; it expires if it is not used."""
+        """Return a new lease of at least ``seconds``; it expires if it is not used."""
         reply = await self._call(self._lease.LeaseGrant, rpc.LeaseGrantRequest(TTL=seconds))
         return int(reply.ID)
 

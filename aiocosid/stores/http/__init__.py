@@ -73,7 +73,7 @@ class HttpStore(BackendStore[HttpBackend]):
             url: ``http://host:8688`` or ``https://``, optionally preceded by ``cosid+``; with user
                 and password for basic authentication, and the proxy's path if it has one.
                 ``http://a:8688,b:8688`` names proxies on one store: if one cannot be reached, the
-                next one is asked.  A request whose answer is lost is not repeated.
+                next one is called.  A request whose answer is lost is not repeated.
 
         Raises:
             InvalidArgumentError: the URL is malformed.

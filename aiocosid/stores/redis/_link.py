@@ -118,7 +118,7 @@ def _meaning(namespaced_name: str, key: str, exc: Exception) -> CosIdError | Non
     if "would overflow" in text:
         return IdOverflowError(namespaced_name, limit=MAX_ID)
     if "not an integer" in text:
-        return CorruptCounterError(STORE, counter=key, found="a text that is no 64-bit integer")
+        return CorruptCounterError(STORE, counter=key, found="a text that is not a 64-bit integer")
     if "WRONGTYPE" in text:
         return CorruptCounterError(STORE, counter=key, found="a value of another type")
     if (refusal := _refusal(exc)) is not None:
@@ -155,7 +155,7 @@ def _refusal(exc: Exception) -> StoreError | None:
         remedy = "use redis+cluster:// or a RedisCluster client"
         return StoreError(STORE, "the server is part of a cluster", remedy=remedy)
     if "Cluster mode is not enabled" in str(exc):
-        return StoreError(STORE, "the server is no part of a cluster", remedy="use redis://")
+        return StoreError(STORE, "the server is not part of a cluster", remedy="use redis://")
     return None
 
 

@@ -126,7 +126,7 @@ def _parts(key: object, namespaced_name: str) -> tuple[str, str]:
         return f"aiocosid:{{{namespaced_name}}}:", ""
     check_text("key", key)
     if not isinstance(key, str) or key.count(SECOND) != 1:
-        raise InvalidArgumentError("key", key, f"must be a text that holds {SECOND} once")
+        raise InvalidArgumentError("key", key, f"must be a string with {SECOND} once")
     prefix, _, suffix = key.partition(SECOND)
     return prefix, suffix
 

@@ -57,7 +57,7 @@ class UnexpectedAnswerError(StoreError):
 
     def __init__(self) -> None:
         remedy = "check that it is an aiocosid server, of this version"
-        super().__init__(LABEL, "it answers something else", remedy=remedy)
+        super().__init__(LABEL, "no aiocosid server sends such an answer", remedy=remedy)
 
 
 class RemoteEndpoint(Protocol):

@@ -31,8 +31,8 @@ class ZookeeperStore(BackendStore[ZookeeperBackend]):
         """Use your own client; nothing is sent yet.
 
         Args:
-            client: your own started ``kazoo.client.KazooClient``, which the store never stops.  Its
-                chroot, credentials and default ACL apply.
+            client: a ``kazoo.client.KazooClient`` that you have started; the store never stops it.
+                Its chroot, credentials and default ACL apply.
 
         Raises:
             InvalidArgumentError: ``client`` is not a kazoo client.

@@ -104,7 +104,7 @@ class ZookeeperBackend(Backend):
     def check_counter(self, counter: IdSegmentDistributor) -> None:
         """Refuse a name that ends in ``-locker``."""
         if counter.name.endswith(LOCKER):
-            rule = f"must be a text that does not end in {LOCKER!r}: Curator keeps a lock there"
+            rule = f"must be a string that does not end in {LOCKER!r}: Curator keeps a lock there"
             raise InvalidArgumentError("name", counter.name, rule)
 
     async def add(self, name: str, by: int, *, first: int | None) -> int:

@@ -90,12 +90,12 @@ def test_keys_that_come_again(aiocosid: Command, file: str, at: str, said: str) 
 
 
 def test_the_same_text_a_century_later(aiocosid: Command) -> None:
-    """The counter of now would go on."""
+    """The present counter would continue."""
     [found] = json.loads(aiocosid(*CHECK, "2099-01-01").out)
     later = int(found["present"]) + 100
     ended = aiocosid("groups", "check", "short.toml", "--at", f"{later}-06-01")
     assert ended.code == 1
-    assert "again: the counter of now goes on" in ended.out
+    assert "again: the present counter continues" in ended.out
 
 
 def test_without_grouped_generators(aiocosid: Command, tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_the_floor_of_an_id_is_the_end_of_its_tick(aiocosid: Command, namespace:
         (("--above-time", "noon"), "a time such as"),
         (("--above-time", "2062-01-01T00:00Z"), "no id is made until then"),
         (("--above-time", "1062-01-01T00:00Z"), "not -2865"),
-        (("--above-time", 1, "--layout", "leaf"), "which are for --above-id"),
+        (("--above-time", 1, "--layout", "leaf"), "they belong to --above-id"),
         (("--above-id", "x"), "digits or friendly text"),
         (("--above-id", 1, "--layout", "x"), "one of 'cosid-ms'"),
         (("--above-time", 1, "--up-to", 4), "at most 3, not 4: namespace"),

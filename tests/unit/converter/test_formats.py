@@ -144,7 +144,7 @@ def test_what_was_made_elsewhere_is_no_id() -> None:
     wrong: Any = "017f22e2-79b0-7000-8000-000000000000"
     with pytest.raises(InvalidIdError, match="a UUID that this converter has written"):
         UuidConverter(RFC).from_uuid(wrong)
-    with pytest.raises(InvalidIdError, match="a text that starts with 'order_'"):
+    with pytest.raises(InvalidIdError, match="a string that starts with 'order_'"):
         TypeIdConverter("order").as_int("cus_01h455vb4pex5vsknk084sn02q")
 
 

@@ -99,8 +99,8 @@ def test_ids_of_two_prefixes_are_never_equal() -> None:
 
 def test_a_wrong_text_says_what_was_expected_and_given() -> None:
     for wrong, said in {
-        "cus_1": "OrderId must be a text that starts with 'ord_', not 'cus_1'",
-        "order_0000000000001": "a text that starts with 'ord_'",
+        "cus_1": "OrderId must be a string that starts with 'ord_', not 'cus_1'",
+        "order_0000000000001": "a string that starts with 'ord_'",
         "ord_1": "a complete text such as 'ord_000000000001a'",
         "ord_000000000001A": "a complete text",
         "ord_000000000001i": "a complete text",
@@ -110,9 +110,9 @@ def test_a_wrong_text_says_what_was_expected_and_given() -> None:
         -1: "from 0 to 9223372036854775807",
         MAX_ID + 1: "from 0 to 9223372036854775807",
         True: "not True",
-        1.5: "a text or an integer",
-        None: "a text or an integer",
-        b"ord_0000000000001": "a text or an integer",
+        1.5: "a string or an integer",
+        None: "a string or an integer",
+        b"ord_0000000000001": "a string or an integer",
     }.items():
         with pytest.raises(InvalidIdError, match=re.escape(said)) as caught:
             OrderId(wrong)  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_a_converter_alone_writes_the_text() -> None:
         CodeId("g")
     with pytest.raises(InvalidIdError, match="1 to 11 of the digits"):
         CodeId("!")
-    with pytest.raises(InvalidIdError, match="a text such as '0000000000g'"):
+    with pytest.raises(InvalidIdError, match="a string such as '0000000000g'"):
         CodeId.parse(42)
     for wrong in ("62", Radix62IdConverter, 7):
         with pytest.raises(InvalidArgumentError, match=r"inner .* an IdConverter"):
@@ -191,7 +191,7 @@ def test_an_id_keeps_the_group_that_its_text_has() -> None:
     assert DayId.json_schema() == {"type": "string", "pattern": "^(?:.+)$"}
     with pytest.raises(InvalidIdError, match="a GroupedId"):
         DayId(42)
-    with pytest.raises(InvalidIdError, match=r"must be a text, not 42$"):
+    with pytest.raises(InvalidIdError, match=r"must be a string, not 42$"):
         DayId.parse(42)
 
 
@@ -226,7 +226,7 @@ def test_a_known_converter_is_described() -> None:
 def test_a_number_from_outside_is_refused() -> None:
     """It does not say what it is an id of."""
     for wrong in (5, None, 5.0, ["ord_0000000000001"]):
-        with pytest.raises(InvalidIdError, match="a text such as 'ord_000000000001a'"):
+        with pytest.raises(InvalidIdError, match="a string such as 'ord_000000000001a'"):
             OrderId.parse(wrong)
 
 

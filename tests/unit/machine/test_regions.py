@@ -270,7 +270,7 @@ def test_another_split_is_refused(noted: int, asked: int, told: str, more: str) 
     flags[5] = " --region 1 --region-bits 2"
     command = f"'aiocosid machines bits --namespace shop --set 3{flags.get(asked, '')} --store URL'"
     assert str(info.value).endswith(
-        f"if the region has changed for good, close all instances and run {command}"
+        f"if the region has changed permanently, close all instances and run {command}"
     )
 
 

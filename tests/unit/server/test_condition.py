@@ -11,7 +11,7 @@ from aiocosid.server._condition import condition_of
 
 SILENT = {"redis": "no answer in 1.5 s"}
 WAITS = {"status": "down", "error": "MachineIdQuarantineError", "quarantineLeft": 30.0}
-REASON = "the store gives no answer (no answer in 1.5 s)"
+REASON = "the store does not answer (no answer in 1.5 s)"
 
 
 def health(*states: dict[str, Any]) -> Health:
@@ -83,7 +83,7 @@ def test_one_of_two_stores() -> None:
     """Nobody knows whose it is: what has ids stays up."""
     status, is_ready, reasons = judged(health({"remaining": 0}), SILENT, 2)
     assert (status, is_ready) == ("degraded", True)
-    assert reasons == ("1 of 2 stores give no answer (no answer in 1.5 s)",)
+    assert reasons == ("1 of 2 stores do not answer (no answer in 1.5 s)",)
 
 
 def test_draining_is_not_ready() -> None:

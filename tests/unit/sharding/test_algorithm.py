@@ -72,7 +72,7 @@ def test_each_type_is_built_from_its_properties() -> None:
         ("COSID_MOD", {"mod": "9" * 5000}, "mod must be .*, not '999"),
         ("COSID_MOD", {"mod": True}, "mod must be .*, not True"),
         ("COSID_MOD", {"mod": 10**7}, "mod must be .*, not 10000000"),
-        ("COSID_MOD", {"logic-name-prefix": 5}, "logic-name-prefix must be a text .*, not 5"),
+        ("COSID_MOD", {"logic-name-prefix": 5}, "logic-name-prefix must be a string .*, not 5"),
         ("COSID_INTERVAL", {"mod": 4}, "a property of COSID_INTERVAL must .*, not 'mod'"),
         (
             "COSID_INTERVAL",

@@ -222,7 +222,7 @@ def test_an_error_says_which_time_and_which_interval() -> None:
         ({"amount": 0}, "an integer from 1"),
         ({"unit": "days"}, "2026-01-01T00:00:00 and 2026-01-02T00:00:00 are both 'order_202601'"),
         ({"suffix_pattern": "%Y%m"}, "Java's 'yyyyMM'"),
-        ({"logic_name_prefix": 5}, "text"),
+        ({"logic_name_prefix": 5}, "string"),
         ({"key": str}, "a TimeKey"),
     ],
 )

@@ -289,7 +289,7 @@ class TestFailures:
         await clock.advance(30)
         await grant(one)
         assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
-        assert "memory, place 0 of 3 fails" in caplog.text
+        assert "memory, place 0 of 3 is failing" in caplog.text
 
     async def test_nobody_answers(self) -> None:
         """The error tells what each store said; it is retryable if one of them was."""

@@ -144,9 +144,9 @@ def test_settings_that_are_none() -> None:
     for table, said in {
         ("root", "main"): "stores.fast.cache: is missing",
         ("root", "main", "cache", "memory://"): "stores.fast.cache: must be a RedisStore",
-        ("root", "mian", "cache", CACHE): "stores.fast.root: is no name in [stores]",
+        ("root", "mian", "cache", CACHE): "stores.fast.root: is not a name in [stores]",
         ("root", "fast", "cache", CACHE): "stores.fast.root: is a tiered store itself",
-        ("root", "main", "cache", CACHE, "spam", 5): "stores.fast.spam: is no key here; did you",
+        ("root", "main", "cache", CACHE, "spam", 5): "stores.fast.spam: is not a key here; did you",
         ("root", "main", "cache", CACHE, "span", 0): "stores.fast.span: must be greater",
         ("root", "main", "cache", CACHE, "span", 2**41): "stores.fast.span: must be less",
         (
