@@ -113,7 +113,7 @@ KINDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "the layout's time is over",
             "the counter is at `max_id`",
         ),
-        "Guarantees has a row": (),
+        "Guarantees lists the cases of each store": (),
     },
 }
 """The items of the box, each by its first words, with the words of the README for it."""

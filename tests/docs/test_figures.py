@@ -258,7 +258,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"reaches its fence: {UNNOTICED} seconds,",
         f"at most {LANE:,} ids a second on each node",
         f"the span in Redis, {tiered.SPAN:,} ids, is used up",
-        f"Any of {striped.FEWEST_STORES} to {striped.MOST_STORES} stores is away",
+        f"as long as one of the {striped.FEWEST_STORES} to {striped.MOST_STORES} stores answers",
         f"| {BROKER:g} seconds at the usual rate, also",
         f"loses up to {pace.MAX_IDS_AHEAD / 1e6:.1f} million ids",
         f"`lead=200` bridges {200 - INTERVAL:g} to 200 seconds",

@@ -9,6 +9,7 @@ import pytest
 
 from aiocosid import SegmentChainId
 from aiocosid.abc._sequences import DEFAULT_MAX_SEQUENCE, DEFAULT_TOLERANCE
+from aiocosid.cli import _supervisor
 from aiocosid.segment.options import MAX_GROUPS
 from aiocosid.snowflake import ShardedLayout
 from aiocosid.snowflake.sharded_id import LANE_BITS
@@ -24,6 +25,7 @@ BELOW_LANES: Final = 458_751  # the highest sequence of nodes with lanes
 LANE: Final = (DEFAULT_MAX_SEQUENCE - BELOW_LANES) >> LANE_BITS
 WORDS: Final = {2: "two", 9: "nine"}
 CACHE: Final = tiered.CACHE_TIMEOUT
+ENDING: Final = 10 + _supervisor.KILL_MARGIN  # before the fence, with the default of --grace
 
 DEFAULTS: Final = {
     "howto/daily-numbers.md": (f"The generator keeps {MAX_GROUPS} groups in memory by default",),
@@ -53,7 +55,9 @@ DEFAULTS: Final = {
     ),
     "howto/worker-id-for-any-program.md": (
         f"`--safe-guard {GUARD:g}`, `--interval {INTERVAL:g}`",
-        f"{LEAD / INTERVAL:g} intervals by default, {LEAD:g} s |",
+        f"{LEAD / INTERVAL:g} intervals by default, {LEAD:g} s.",
+        f"an outage of {LEAD - INTERVAL - ENDING:g} to {LEAD - ENDING:g} seconds",
+        f"with `--lead 200` one of {200 - INTERVAL - ENDING:g} to {200 - ENDING:g} seconds",
     ),
     "reference/api/sync.md": (
         f"the step, {_batches.DEFAULT_BATCH} at most |",
