@@ -250,7 +250,7 @@ def judge_machines(
 
     Args:
         machines: all of them.
-        markers: that of each namespace, with its longest safe guard.
+        markers: the marker of each namespace, with its longest safe guard.
         bits: the width of each namespace's machine ids, where it is known.
         now_ms: the time by the store's clock.
     """

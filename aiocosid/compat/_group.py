@@ -48,7 +48,7 @@ class _Member:
         rows: all rows in this database.
         health: whether the database answers.
         place: its position among the databases that are not off.
-        ended: the error after which the database is no longer asked, or None.
+        ended: the error after which the database is no longer called, or None.
         is_bound: whether the row was read, and is valid.
     """
 
@@ -114,7 +114,7 @@ class GroupIdSegmentDistributor(WatchedDistributor):
     async def _grant(self, step: int) -> int:
         """Reserve a segment in one of the databases.
 
-        A cancelled call, or one that asked several databases, may leave gaps in each of them.
+        A cancelled call, or one that reached several databases, may leave gaps in each of them.
 
         Raises:
             StoreUnavailableError: no database answers; the last one's error is the cause.

@@ -173,7 +173,7 @@ class TableDistributor(WatchedDistributor):
         return max(1, (as_integer(row.step) or self.step) // (as_integer(row.delta) or 1))
 
     async def _read_row(self) -> tuple[TableRow, bool]:
-        """Read the row; return it, and whether its ids belong to another class than before.
+        """Read the row; return it, and whether its ids belong to a different class than before.
 
         Raises:
             CosIdError: the row is invalid, or cannot be read.

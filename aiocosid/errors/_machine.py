@@ -128,7 +128,7 @@ class MachineBitsMismatchError(CosIdError):
         bits: the width that was asked for.
         found: the width that the namespace has.
         region_code: the region that was asked for, its bits behind a 1; 1 for no regions.
-        found_region: that of the namespace in this store.
+        found_region: the region of the namespace in this store.
         remedy: how to change it permanently, once all instances are closed.
     """
 

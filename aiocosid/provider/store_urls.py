@@ -147,7 +147,7 @@ def open_tiered(
 
     Raises:
         InvalidArgumentError: an argument is outside its range, or the cache is not Redis.
-        MissingExtraError: the driver of Redis is not installed.
+        MissingExtraError: the Redis driver is not installed.
     """
     if root_url is not None and options.get("root_name") is None:
         options["root_name"] = _class_at("stores.tiered", "name_of_url")(root_url)

@@ -135,7 +135,7 @@ class App:
         theirs = filter(None, chain.from_iterable(zip_longest(*spoken.values())))
         routes = [*native[:BUSIEST], *theirs, *native[BUSIEST:]]
         self._direct = Direct(routes)
-        # A redirect could take an id at another path than the requested one.
+        # A redirect could take an id at a path other than the requested one.
         self._app: Any = Router(routes, redirect_slashes=False, lifespan=self.running)
 
     def __repr__(self) -> str:

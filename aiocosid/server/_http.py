@@ -186,7 +186,7 @@ def _server_of(scope: Scope) -> tuple[str, int | None]:
 
 
 def check_host(service: Guarded, scope: Scope) -> None:
-    """Raise if a request without a token names another host than this one.
+    """Raise if a request without a token names a host other than this one.
 
     A page of that host could send the request, and would look like our own page.  No page can reach
     a Unix socket.

@@ -1,4 +1,4 @@
-"""RESP, the protocol of Redis: a connection's commands, in order, and their replies.
+"""RESP, the Redis protocol: a connection's commands, in order, and their replies.
 
 Commands that arrive together are served together.  Additions to one counter, with no other command
 between them, become one addition on the store, and additions to different counters run

@@ -48,7 +48,7 @@ MOST_OPENINGS: Final = 5
 
 
 class MisplacedError(StoreError):
-    """A store is at a different place than before; asking another store does not help."""
+    """A store is at a different place than before; calling another store does not help."""
 
 
 class UnopenedError(StoreUnavailableError):
@@ -339,10 +339,10 @@ class StripedIdSegmentDistributor(WatchedDistributor):
     reachable at the first start, and when one store replaces another.  A `GroupedSegmentId` has a
     new counter for each group.
 
-    An object stops asking a store whose counter went backwards.  Only an object that has seen the
+    An object stops calling a store whose counter went backwards.  Only an object that has seen the
     higher value can detect this, so each store must be durable by itself.
 
-    A cancelled call, or one that asked several stores, may have taken effect in each of them and
+    A cancelled call, or one that reached several stores, may have taken effect in each of them and
     leave gaps.  A call raises `IdOverflowError` if every store's counter would pass 2^63-1, at 92
     million billion ids; `StoreUnavailableError` if no store answers, with the last store's error as
     the cause; another `StoreError` if a retry cannot help, or if a store is at a different place

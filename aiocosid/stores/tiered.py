@@ -226,7 +226,7 @@ class TieredIdSegmentDistributor(WatchedDistributor):
         return await self._from_root(call)
 
     async def _taken(self, call: Call) -> SpanTaken | Claimed | None:
-        """Return a segment, a claim to open a span, or None, which means: ask the root."""
+        """Return a segment, a claim to open a span, or None, which means: call the root."""
         clock, pause = self._store.clock, POLL[0]
         until = clock.monotonic() + self._store.cache_timeout
         request = call.step, call.baseline or 0, call.nonce

@@ -113,7 +113,7 @@ def test_stores_that_others_do_not_know() -> None:
         stores={"other": "sqlite:///other.db"},
     )
     assert set(found) == {"generators.b", "generators.c"}
-    assert "another store than generators.a" in found["generators.b"]
+    assert "a store other than generators.a" in found["generators.b"]
     assert "one process alone" in found["generators.c"]
 
 

@@ -149,7 +149,7 @@ class TinyidDialectSettings(DialectSettings):
 
 
 class RespSettings(BaseModel):
-    """The protocol of Redis, on all addresses; clients show their token with ``AUTH``.
+    """The Redis protocol, on all addresses; clients show their token with ``AUTH``.
 
     Attributes:
         namespace: the namespace of counters whose key is not CosId's.
@@ -186,7 +186,7 @@ class ServerSettings(BaseModel):
         cosid: speaks the protocol of CosId's proxy.
         leaf: speaks the protocol of Leaf's server.
         tinyid: speaks the protocol of tinyid's server.
-        resp: speaks the protocol of Redis.
+        resp: speaks the Redis protocol.
     """
 
     model_config = STRICT

@@ -151,5 +151,5 @@ def _of_machines(planned: Collection[Planned]) -> Iterator[Warned]:
         first = seen.setdefault(each.namespace, each)
         if first.place != each.place:
             other = f"{'.'.join(first.path)}, in the same namespace {each.namespace!r}"
-            reason = f"takes its machine ids from another store than {other}: both have a machine 0"
+            reason = f"takes its machine ids from a store other than {other}: both have a machine 0"
             yield each.path, f"{reason}, and their ids may be equal"

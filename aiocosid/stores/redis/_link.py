@@ -280,7 +280,7 @@ class RedisSession:
 
         async with self._slots:
             if not self.clients:
-                remedy = "open it again to go on"
+                remedy = "open it again to continue"
                 raise StoreUnavailableError(STORE, "closed while the call waited", remedy=remedy)
             fork.ensure_own(generation, "the call")
             task = self._calls.start(run(self.clients[0]))
