@@ -107,7 +107,7 @@ class IdSegmentDistributorContract(OwnTests):
         assert first == 100, f"a new counter answered {first} to its first step of 100"
         assert type(first) is int, f"the answer is a {type(first).__name__}, not an int"
         second = await distributor.next_max_id(100)
-        assert second == 200, f"the second step of 100 was answered {second}"
+        assert second == 200, f"the second step of 100 returned {second}"
 
     async def test_each_call_has_its_own_step(self, make_distributor: Make) -> None:
         """The step is the call's own, from 1 up to far more than 32 bits can hold."""
@@ -123,7 +123,7 @@ class IdSegmentDistributorContract(OwnTests):
         namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=1000, step=10)
         answer = await distributor.next_max_id(10)
-        assert answer == 1010, f"offset 1000 and step 10 were answered {answer}"
+        assert answer == 1010, f"offset 1000 and step 10 returned {answer}"
         late = make_distributor(namespace=namespace, name="order", offset=5_000_000, step=10)
         answer = await late.next_max_id(10)
         assert answer == 1020, f"an existing counter was moved by an offset, to {answer}"
@@ -163,7 +163,7 @@ class IdSegmentDistributorContract(OwnTests):
         await distributor.next_max_id(10)
         steps: tuple[Any, ...] = (0, -1, -(2**63), 1.5, True, "a")
         for step in steps:
-            told = f"a step of {step!r} was answered"
+            told = f"a step of {step!r} returned"
             await refused(InvalidArgumentError, told, distributor.next_max_id, step)
         answer = await distributor.next_max_id(10)
         assert answer == 20, f"a refused step has moved the counter to {answer}"
@@ -328,5 +328,5 @@ async def _take_all(generators: Sequence[IdGenerator], each: int) -> None:
 
 
 async def _refused_as_overflow(distributor: IdSegmentDistributor, step: int) -> None:
-    told = f"a step of {step} that passes 2^63-1 was answered"
+    told = f"a step of {step} that passes 2^63-1 returned"
     await refused(IdOverflowError, told, distributor.next_max_id, step)

@@ -88,7 +88,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         """Nothing is taken then; a width of 31 bits works like any other."""
         kit = MachineKit(make_machines)
         for bits in (0, -1, 32, True):
-            told = f"{bits!r} bits were answered"
+            told = f"{bits!r} bits returned"
             await refused(InvalidArgumentError, told, kit.take, "a", bits=bits)
         grant = await kit.take("b", bits=31)
         assert grant.machine_id == 0, f"after refusals the first id is {grant.machine_id}"

@@ -468,7 +468,7 @@ class Contract(MachineIdDistributorContract):
 CASES: list[tuple[type[Sound], str, str]] = [
     (Misnamed, "test_it_describes_itself", "described as"),
     (Unchecked, "test_a_bad_description_is_refused", "an empty namespace"),
-    (TakesAnyWidth, "test_a_width_outside_1_to_31_is_refused", "0 bits were answered"),
+    (TakesAnyWidth, "test_a_width_outside_1_to_31_is_refused", "0 bits returned"),
     (ForgetsWidths, "test_a_namespace_has_one_width", "with 2 a is given"),
     (ForgetsRegions, "test_a_region_has_a_part_of_the_ids", "'region': 1, 'region_bits': 2}"),
     (TakesFromAll, "test_a_region_has_a_part_of_the_ids", "region 2 of 4 has 4 and 5"),
