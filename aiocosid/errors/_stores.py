@@ -411,7 +411,7 @@ class SeriesEndedError(CosIdError):
             if left
             else f"add an approved range, --range FIRST-LAST, with {_opening(name, tenant)}"
         )
-        what = f"the range of {_shown(name, tenant)} has {left} numbers left, not {wanted}"
+        what = f"the range of {_shown(name, tenant)} has {left} of {wanted} numbers left"
         super().__init__(with_remedy(what, self.remedy))
         self.name = name
         self.tenant = tenant

@@ -175,7 +175,7 @@ async def test_follows_approved_ranges_to_their_end(url: str) -> None:
         await open_series(store_on(engine), "invoice", ranges="11-13,21-22")
         async with AsyncSession(engine) as session, session.begin():
             assert [(await gapless(session, "invoice")).number for _ in range(2)] == [11, 12]
-            with pytest.raises(SeriesEndedError, match="1 numbers left, not 2; take 1 first"):
+            with pytest.raises(SeriesEndedError, match="has 1 of 2 numbers left; take 1 first"):
                 await gapless_batch(session, "invoice", 2)
             assert (await gapless(session, "invoice")).number == 13
             assert [each.number for each in await gapless_batch(session, "invoice", 2)] == [21, 22]
@@ -221,7 +221,7 @@ async def test_a_closed_or_emptied_series_gives_no_number(url: str) -> None:
 
 
 async def test_audit_names_holes_and_repeats(url: str) -> None:
-    """What is missing, at the end too, what is there twice, and what is no number of the series."""
+    """What is missing, there twice, there though it was never taken, or no number of the series."""
     async with application(url) as engine:
         await open_series(store_on(engine), "invoice", tenant="a", group_by="year", zone="UTC")
         async with AsyncSession(engine) as session, session.begin():
@@ -231,7 +231,8 @@ async def test_audit_names_holes_and_repeats(url: str) -> None:
                 if number.number not in {4, 5, 9}:
                     session.add(Invoice(number=0, text=number.text, tenant="a"))
             session.add(Invoice(number=0, text=number.text[:-1] + "1", tenant="a"))
-            session.add(Invoice(number=0, text="draft", tenant="a"))
+            for other in (f"{number.text[:-1]}12", "R1999-5", "draft"):
+                session.add(Invoice(number=0, text=other, tenant="a"))
             session.add(Invoice(number=0, text="other", tenant="b"))
         audit = await audit_series(
             store_on(engine),
@@ -243,7 +244,30 @@ async def test_audit_names_holes_and_repeats(url: str) -> None:
         )
         year = number.period
         assert audit.missing == [(year, (4, 5)), (year, (9, 9))]
-        assert (audit.repeated, audit.foreign, audit.count) == ([(year, 1)], 1, 7)
+        assert audit.untaken == [("1999", (5, 5)), (year, (12, 12))]
+        assert (audit.repeated, audit.foreign, audit.count) == ([(year, 1)], 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("opening", "numbers", "untaken"),
+    [
+        ({}, [1, 2, 4], [(4, 4)]),
+        ({"after": 8}, [7, 8, 9, 10, 11], [(11, 11)]),
+        ({"ranges": "1-2,5-6"}, [1, 2, 4, 5], [(4, 5)]),
+    ],
+)
+async def test_a_number_that_was_never_taken_is_not_sound(
+    tmp_path: Path, opening: dict[str, Any], numbers: list[int], untaken: list[tuple[int, int]]
+) -> None:
+    """As after a backup: the series would hand it out again."""
+    async with application(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}") as engine:
+        await open_series(store_on(engine), "invoice", **opening)
+        async with AsyncSession(engine) as session, session.begin():
+            await gapless_batch(session, "invoice", 2)
+            session.add_all(Invoice(number=each, text="") for each in numbers)
+        audit = await audit_series(store_on(engine), "invoice", column="invoice.number")
+        assert (audit.untaken, audit.is_sound) == ([("", each) for each in untaken], False)
+        assert (audit.missing, audit.repeated) == ([], [])
 
 
 async def test_audit_sees_a_repeat_across_two_pages(
