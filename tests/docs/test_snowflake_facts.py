@@ -34,7 +34,7 @@ from tests.machine_marks import initialize_namespace
 from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
 
 from ._blocks import ROOT, blocks
-from .test_facts import SCRIPTS, block_of, unpadded
+from .test_facts import RIGHTS, SCRIPTS, block_of, unpadded
 
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 SNOWFLAKE = ROOT / "docs" / "reference" / "snowflake.md"
@@ -69,7 +69,6 @@ def test_the_schema_page_has_every_script_and_table() -> None:
     section = SCHEMA.read_text().split("\n## Machine ids\n")[1].split("\n## ")[0]
     page = blocks(SCHEMA, section)
     shown = {unpadded(included(block.source)) for block in page if block.language in {"sql", "lua"}}
-    shown = {each for each in shown if not each.startswith("GRANT")}
     real = {path.read_text() for path in (SCRIPTS / "server.lua", *SCRIPTS.glob("cells_*.lua"))}
     real |= {dialect.create(first_creation()) for dialect in (POSTGRES, MYSQL, SQLITE)}
     assert shown == {unpadded(each) for each in real}
@@ -118,9 +117,14 @@ async def lease_and_give_back(store: Store) -> None:
 
 @pytest.mark.integration
 async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
-    """A user with the first line leases, gives back and frees; both look at all namespaces."""
+    """A user leases, gives back and frees; with one more line it looks at all namespaces."""
     server = valkey_factory()
-    few, more = block_of(SCHEMA, "text", "~cosid:* ~aiocosid:marker").splitlines()
+    lines = block_of(RIGHTS, "text", "~cosid").replace("{shop", "{cosid").splitlines()
+    rights_of = {
+        task.strip(): rights for rights, _, task in (each.partition("#") for each in lines)
+    }
+    few = f"{rights_of['machine ids']} {rights_of['aiocosid machines evict']}"
+    more = rights_of["aiocosid machines list"]
     for user, rights in (("app", few), ("operator", f"{few} {more}")):
         server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
     initialize_namespace(server, "cosid")
@@ -139,8 +143,10 @@ async def test_the_rights_on_postgresql_suffice(
     """A role with the grants of the page leases, gives back, frees and looks."""
     async with aiocosid.store_from_url(postgres_database) as store:
         await store.create_schema()  # which marks what it creates
-    grant = block_of(SCHEMA, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
-    postgres.execute(grant, database=namespace)
+    parts = block_of(RIGHTS, "sql", "-- segments").split("-- ")
+    grants = {task: grant for task, _, grant in (each.partition("\n") for each in parts)}
+    for task in ("machine ids", "aiocosid machines evict", "aiocosid machines list"):
+        postgres.execute(grants[task].replace("TO app", f"TO {GUEST}"), database=namespace)
     url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
     async with aiocosid.store_from_url(url) as store:
         await lease_and_give_back(store)
