@@ -167,12 +167,12 @@ def audit(
     if form is TextFormat.JSON:
         write_json(asdict(found) | {"is_sound": found.is_sound})
     else:
-        _write_audit(found)
+        _write_audit(found, prefix)
     if not found.is_sound:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _write_audit(found: Audit) -> None:
+def _write_audit(found: Audit, prefix: str) -> None:
     numbers = "1 number" if found.count == 1 else f"{found.count} numbers"
     write(f"{_named(found.series)}: {numbers}, the last is {found.last}\n")
     for what, ranges in (("missing", found.missing), ("not taken from it", found.untaken)):
@@ -186,7 +186,8 @@ def _write_audit(found: Audit) -> None:
     if more:
         write(f"and {more} more; --format json shows all\n")
     if found.foreign:
-        write(f"values that are not numbers of this series: {found.foreign}\n")
+        ask = "" if prefix else "; if they begin with a prefix, add --prefix"
+        write(f"values that are not numbers of this series: {found.foreign}{ask}\n")
 
 
 def _of(period: str) -> str:

@@ -258,9 +258,11 @@ async def audit_series(
         UnsupportedByStoreError: the store has no tables.
         StoreError: the table or column does not exist, or the store refuses or cannot be reached.
     """
-    rows = [each for each in await _rows(store) if (each[0], each[1]) == (name, tenant)]
+    of_all = await _rows(store)
+    rows = [each for each in of_all if (each[0], each[1]) == (name, tenant)]
     if not rows:
-        raise SeriesNotOpenError(name, tenant)
+        others = dict.fromkeys(str(each[1]) for each in of_all if each[0] == name and each[1])
+        raise SeriesNotOpenError(name, tenant, tenants=others)
     (series,) = (
         each for each in await list_series(store) if (each.name, each.tenant) == (name, tenant)
     )
@@ -268,11 +270,13 @@ async def audit_series(
     where = {} if tenant_column is None else {tenant_column: tenant}
     form = re.compile(rf"{re.escape(prefix)}(?:(.+)-)?0*([0-9]+)")
     seen: dict[str, list[ApprovedRange]] = {}
+    periods = tuple(str(each[2]) for each in rows if each[2])
     async for page in values_of_column(store, column, where):
         for value in page:
             match = form.fullmatch(str(value))
             period = (match[1] or "") if match else ""
-            if match is None or bool(period) != bool(series.grouped_by):
+            has_other_prefix = period not in periods and period.endswith(periods)
+            if match is None or bool(period) != bool(series.grouped_by) or has_other_prefix:
                 audit.foreign += 1
                 continue
             audit.count += 1

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 from sqlalchemy import BigInteger, String, select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as TimeoutError_
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from aiocosid.errors import (
     InvalidArgumentError,
     SchemaMissingError,
     SeriesEndedError,
     SeriesNotOpenError,
+    StoreUnavailableError,
     TransactionConflictError,
     UnsuitableTransactionError,
 )
@@ -294,6 +297,45 @@ async def test_missing_table_is_an_error_of_ours(tmp_path: Path) -> None:
             await gapless(session, "invoice")
     assert isinstance(caught.value.__cause__, DBAPIError)
     await engine.dispose()
+
+
+async def test_an_option_that_does_not_exist(tmp_path: Path) -> None:
+    """Ignored, it would take the number of another tenant's series."""
+    async with application(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}") as engine:
+        await open_series(store_on(engine), "invoice")
+        wrong: Any = {"tennant": "acme"}
+        async with AsyncSession(engine) as session:
+            with pytest.raises(TypeError, match=r"'tennant'; did you mean 'tenant'\?"):
+                await gapless(session, "invoice", **wrong)
+
+
+async def test_no_connection_in_time_is_an_error_of_ours(tmp_path: Path) -> None:
+    """The pool's own error is the cause."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'app.db'}"
+    engine = create_async_engine(
+        url, poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01
+    )
+    begin_immediate(engine)
+    async with engine.connect(), AsyncSession(engine) as session:
+        with pytest.raises(StoreUnavailableError, match="QueuePool limit") as caught:
+            await gapless(session, "invoice")
+    assert isinstance(caught.value.__cause__, TimeoutError_)
+    await engine.dispose()
+
+
+async def test_a_drivers_own_time_limit(request: pytest.FixtureRequest) -> None:
+    """The error of asyncpg passes through SQLAlchemy as it is."""
+    url = own_database(request, "asyncpg")
+    async with application(url, connect_args={"command_timeout": 0.5}) as engine:
+        await open_series(store_on(engine), "invoice")
+        async with AsyncSession(engine) as first, AsyncSession(engine) as second:
+            await gapless(first, "invoice")
+            with pytest.raises(StoreUnavailableError) as caught:
+                await gapless(second, "invoice")
+            assert isinstance(caught.value.__cause__, TimeoutError)
+            await second.rollback()
+            await first.rollback()
+            assert (await gapless(second, "invoice")).number == 1
 
 
 @pytest.mark.parametrize("driver", EACH_SERVER)
