@@ -63,6 +63,10 @@ SELECT {{name}}, {{tenant}}, '', {{grouped_by}}, {{last_number}}, {{range_end}},
 _EXTEND: Final = f"""
 UPDATE {SERIES_TABLE} SET ranges = {{ranges}}
 WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND ranges = {{old}}"""
+_REGROUP: Final = f"""
+UPDATE {SERIES_TABLE} SET grouped_by = {{grouped_by}}
+WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND grouped_by = ''
+AND last_number = 0 AND ranges = '1-{MAX_ID}'"""
 _CLOSE: Final = (
     f"UPDATE {SERIES_TABLE} SET is_open = 0 WHERE name = {{name}} AND tenant = {{tenant}}"
 )
@@ -79,6 +83,8 @@ async def open_series(
     ranges: str = "",
 ) -> Series:
     """Create a series, or add approved ranges to a series; nothing else creates a series.
+
+    A series of which no number was taken can be given a grouping later.
 
     Args:
         store: a store on PostgreSQL, MySQL, MariaDB or SQLite, in the application's database.
@@ -121,6 +127,8 @@ async def open_series(
     before = {(each.name, each.tenant) for each in await list_series(store)}
     if (name, tenant) not in before:
         await _run(backend, _OPEN, values)
+    elif grouped_by:
+        await _run(backend, _REGROUP, {"grouped_by": grouped_by, "name": name, "tenant": tenant})
     found = await _series(store, name, tenant)
     if (name, tenant) in before and approved:
         await _extend(backend, found, ranges)

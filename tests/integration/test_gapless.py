@@ -299,6 +299,28 @@ async def test_missing_table_is_an_error_of_ours(tmp_path: Path) -> None:
     await engine.dispose()
 
 
+async def test_a_series_is_given_its_grouping_while_no_number_is_taken(url: str) -> None:
+    """The command of the error has it; without it, the series could not be used any more."""
+    month: Any = {"group_by": "month", "zone": BERLIN}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        command = "open invoice --tenant a --group-by month --zone Europe/Berlin --store URL"
+        with pytest.raises(SeriesNotOpenError, match=command):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        await open_series(store_on(engine), "invoice", tenant="a")
+        with pytest.raises(InvalidArgumentError, match="must be None, with which"):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        await open_series(store_on(engine), "invoice", tenant="a", **month)
+        assert (await gapless(session, "invoice", tenant="a", **month)).number == 1
+        await session.commit()
+        await open_series(store_on(engine), "receipt")
+        assert (await gapless(session, "receipt")).number == 1
+        await session.commit()
+        with pytest.raises(InvalidArgumentError, match="open at 1 with group_by=None"):
+            await open_series(store_on(engine), "receipt", **month)
+
+
 async def test_an_option_that_does_not_exist(tmp_path: Path) -> None:
     """Ignored, it would take the number of another tenant's series."""
     async with application(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}") as engine:
