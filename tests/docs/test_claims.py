@@ -185,23 +185,19 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "::test_at_the_same_time",
         "two processes have the same manual": "tests/integration/test_machine_lock.py"
         "::test_a_second_process_is_refused",
-        "the same on two hosts": UNDETECTED,
+        "the same on two hosts": ALONE,
         "the state directory": UNDETECTED,
-        "the same, with the clock right": UNDETECTED,
         "the store loses confirmed writes": f"{QUARANTINE}"
         "::test_who_runs_keeps_its_id_and_who_comes_waits",
-        "PostgreSQL's disk": UNDETECTED,
         "processes of one namespace that differ": "aiocosid/testing/_machine_quarantine.py"
         "::test_the_longest_lease_counts",
-        "a Redis is split": UNDETECTED,
-        "an old primary": UNDETECTED,
         "tables are dropped": f"{VOUCHING}::test_dropped_tables_are_not_made_again",
-        "rows or keys are put back": UNDETECTED,
+        "a disk, rows or keys are put back": UNDETECTED,
         "`aiocosid init": UNDETECTED,
+        "two masters of Redis": UNDETECTED,
         "a process with another width": f"{OF_MACHINES}::test_a_namespace_has_one_width",
         "two generators with different names": ALONE,
         "two namespaces, or two stores": ALONE,
-        "a machine id that is chosen by hand": ALONE,
         "layouts that differ": "tests/unit/snowflake/test_clearance.py::test_it_is_right",
     },
 }
