@@ -81,7 +81,7 @@ PAGES: Final = ("torn", "bit")  # no record ends a file of pages
 LOG_ALONE: Final = ("--backend-batch-interval", "1h", "--backend-batch-limit", "1000000")
 KINDS: Final = {
     "SQLite, the file": Kind(None, "ids.db", rb"cosid\.order(\x79)\x18", 0x10, PAGES),
-    "SQLite, the log of your own connection in WAL mode": Kind(
+    "SQLite, your own connection's WAL": Kind(
         None, "ids.db-wal", rb"cosid\.order(\x79)\x18", 0x10, is_wal=True
     ),
     "Redis, append-only file": Kind(
