@@ -91,15 +91,13 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
         "the process crashes": f"{CHAOS}::test_nothing_comes_twice",
         "the process is paused": f"{CHAOS}::test_nothing_comes_twice",
         "the clock is set": "tests/unit/segment/test_ttl.py::test_the_wall_clock_does_not_count",
-        "a caller is cancelled": "tests/unit/segment/test_waiting.py"
-        "::test_an_id_for_a_caller_that_was_cancelled_in_that_turn_is_a_gap",
-        "a reply from the store is lost": f"{REDIS}::test_reply_lost_after_the_effect",
-        "a driver sends a command twice": f"{REDIS}::test_drivers_default_sends_again",
-        "a call times out": f"{REDIS}::test_generator_tears_a_silent_call_and_goes_on",
+        "a caller is [cancelled]": "tests/unit/segment/test_waiting.py"
+        "::test_an_id_for_a_caller_that_was_cancelled_in_that_turn_is_a_gap "
+        f"{REDIS}::test_reply_lost_after_the_effect {REDIS}::test_drivers_default_sends_again "
+        f"{REDIS}::test_generator_tears_a_silent_call_and_goes_on",
         "the process forks": f"{LIVES}::test_a_forked_child",
         "two event loops, or two threads": "tests/unit/segment/test_threads.py"
         "::test_racing_threads_never_share_an_id",
-        "several processes": f"{CHAOS}::test_nothing_comes_twice",
         "the network separates": "tests/unit/segment/test_endurance.py"
         "::test_an_outage_of_a_minute_is_not_noticed",
         "the counter reaches the end": f"{OF_COUNTERS}::test_int64_is_the_end",
