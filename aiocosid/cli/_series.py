@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -134,7 +134,8 @@ def audit(
     column: Annotated[
         str,
         typer.Option(
-            metavar="TABLE.COLUMN", help="The application's column with the numbers or texts."
+            metavar="TABLE.COLUMN",
+            help="The application's column with the numbers; of a series with periods, its texts.",
         ),
     ],
     tenant: Tenant = "",
@@ -148,7 +149,7 @@ def audit(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Find missing and repeated numbers of a series in the application's own table.
+    """Find missing, repeated and untaken numbers of a series in the application's own table.
 
     The exit code is 1 if there are any.  Run it while no transaction is open: numbers that are not
     committed yet look missing.
@@ -166,24 +167,27 @@ def audit(
     if form is TextFormat.JSON:
         write_json(asdict(found) | {"is_sound": found.is_sound})
     else:
-        _write_audit(found)
+        _write_audit(found, prefix)
     if not found.is_sound:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _write_audit(found: Audit) -> None:
+def _write_audit(found: Audit, prefix: str) -> None:
     numbers = "1 number" if found.count == 1 else f"{found.count} numbers"
     write(f"{_named(found.series)}: {numbers}, the last is {found.last}\n")
-    for period, (first, last) in found.missing[:MOST_SHOWN]:
-        numbers = f"{first}" if first == last else f"{first} to {last}"
-        write(f"missing: {_of(period)}{numbers}\n")
+    for what, ranges in (("missing", found.missing), ("not taken from it", found.untaken)):
+        for period, (first, last) in ranges[:MOST_SHOWN]:
+            numbers = f"{first}" if first == last else f"{first} to {last}"
+            write(f"{what}: {_of(period)}{numbers}\n")
     for period, number in found.repeated[:MOST_SHOWN]:
         write(f"repeated: {_of(period)}{number}\n")
-    more = len(found.missing[MOST_SHOWN:]) + len(found.repeated[MOST_SHOWN:])
+    lists: tuple[list[Any], ...] = (found.missing, found.untaken, found.repeated)
+    more = sum(len(each[MOST_SHOWN:]) for each in lists)
     if more:
         write(f"and {more} more; --format json shows all\n")
     if found.foreign:
-        write(f"values that are not numbers of this series: {found.foreign}\n")
+        ask = "" if prefix else "; if they begin with a prefix, add --prefix"
+        write(f"values that are not numbers of this series: {found.foreign}{ask}\n")
 
 
 def _of(period: str) -> str:

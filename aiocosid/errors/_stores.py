@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from .base import SEE_CAUSE, TRY_AGAIN, CosIdError, with_remedy, with_wait
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = (
     "ClockSkewError",
@@ -379,12 +384,26 @@ class SeriesNotOpenError(CosIdError):
         name: the series.
         tenant: its tenant; empty without one.
         is_closed: whether ``aiocosid series close`` has ended it.
+        tenants: tenants that have a series of this name, at most five.
     """
 
-    def __init__(self, name: str, tenant: str = "", *, is_closed: bool = False) -> None:
+    def __init__(
+        self, name: str, tenant: str = "", *, is_closed: bool = False, tenants: Iterable[str] = ()
+    ) -> None:
+        """Say what to do.
+
+        Args:
+            name: the series.
+            tenant: its tenant; empty without one.
+            is_closed: whether it was closed.
+            tenants: the tenants that have a series of this name.
+        """
+        self.tenants: tuple[str, ...] = (*islice(tenants, 5),)
         self.remedy: str = (
             "open another series, under another name"
             if is_closed
+            else f"name its tenant, for example {', '.join(map(repr, self.tenants))}"
+            if self.tenants
             else f"correct the name, or open it with {_opening(name, tenant)}; if it was open "
             "before, its row was lost: give that command the last number with --after"
         )
@@ -411,7 +430,7 @@ class SeriesEndedError(CosIdError):
             if left
             else f"add an approved range, --range FIRST-LAST, with {_opening(name, tenant)}"
         )
-        what = f"the range of {_shown(name, tenant)} has {left} numbers left, not {wanted}"
+        what = f"the range of {_shown(name, tenant)} has {left} of {wanted} numbers left"
         super().__init__(with_remedy(what, self.remedy))
         self.name = name
         self.tenant = tenant

@@ -31,7 +31,7 @@ from ..errors import (
     StoreError,
     TransactionConflictError,
 )
-from ..errors.base import one_of
+from ..errors.base import did_you_mean, one_of
 from ..segment import GroupBy
 from ._dialect import SERIES_TABLE, Value
 from ._executor import PARAMETER, as_store_error, code_of
@@ -148,7 +148,11 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
 
     Raises:
         InvalidArgumentError: the name or an option is wrong.
+        TypeError: there is no such option.
     """
+    for unknown in options.keys() - GaplessOptions.__annotations__:
+        near = did_you_mean(unknown, GaplessOptions.__annotations__)
+        raise TypeError(f"GaplessOptions: unexpected keyword argument {unknown!r}{near}")
     check_text("name", name, at_most=NAME_WIDTH)
     tenant = options.get("tenant")
     if tenant is not None:

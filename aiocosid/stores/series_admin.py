@@ -208,8 +208,10 @@ class Audit:
         series: the series.
         count: how many of its numbers are in the table.
         last: the highest number in the latest period.
-        missing: numbers that were taken or lie between others, but are not in the table, as period
-            and range.
+        missing: numbers that were taken but are not in the table, as period and range.
+        untaken: numbers that are in the table but were never taken from the series, as period and
+            range: another program wrote them, or the series was restored from a backup and would
+            hand them out again.
         repeated: numbers that are in the table more than once, as period and number.
         foreign: how many values are not numbers of the series.
     """
@@ -218,13 +220,14 @@ class Audit:
     count: int = 0
     last: int = 0
     missing: list[tuple[str, ApprovedRange]] = field(default_factory=list)
+    untaken: list[tuple[str, ApprovedRange]] = field(default_factory=list)
     repeated: list[tuple[str, int]] = field(default_factory=list)
     foreign: int = 0
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are neither gaps nor repeats."""
-        return not self.missing and not self.repeated
+        """Whether there are neither gaps nor repeats nor untaken numbers."""
+        return not (self.missing or self.untaken or self.repeated)
 
 
 async def audit_series(
@@ -255,9 +258,11 @@ async def audit_series(
         UnsupportedByStoreError: the store has no tables.
         StoreError: the table or column does not exist, or the store refuses or cannot be reached.
     """
-    rows = [each for each in await _rows(store) if (each[0], each[1]) == (name, tenant)]
+    of_all = await _rows(store)
+    rows = [each for each in of_all if (each[0], each[1]) == (name, tenant)]
     if not rows:
-        raise SeriesNotOpenError(name, tenant)
+        others = dict.fromkeys(str(each[1]) for each in of_all if each[0] == name and each[1])
+        raise SeriesNotOpenError(name, tenant, tenants=others)
     (series,) = (
         each for each in await list_series(store) if (each.name, each.tenant) == (name, tenant)
     )
@@ -265,23 +270,39 @@ async def audit_series(
     where = {} if tenant_column is None else {tenant_column: tenant}
     form = re.compile(rf"{re.escape(prefix)}(?:(.+)-)?0*([0-9]+)")
     seen: dict[str, list[ApprovedRange]] = {}
+    periods = tuple(str(each[2]) for each in rows if each[2])
     async for page in values_of_column(store, column, where):
         for value in page:
             match = form.fullmatch(str(value))
             period = (match[1] or "") if match else ""
-            if match is None or bool(period) != bool(series.grouped_by):
+            has_other_prefix = period not in periods and period.endswith(periods)
+            if match is None or bool(period) != bool(series.grouped_by) or has_other_prefix:
                 audit.foreign += 1
                 continue
             audit.count += 1
             if not _added(seen.setdefault(period, []), int(match[2])):
                 audit.repeated.append((period, int(match[2])))
-    for _, _, period, grouped_by, last, _, ranges, _ in rows:
-        if bool(grouped_by) == bool(period):
-            taken = expected(ranges_of(str(ranges) or f"1-{MAX_ID}"), int(last))
-            got = seen.get(period, [])
-            audit.missing += ((period, each) for each in without(taken, got))
-            audit.last = got[-1].last if got else 0
+    for period, taken in _taken(rows).items():
+        got = seen.get(period, [])
+        audit.missing += ((period, each) for each in without(taken, got))
+        audit.last = got[-1].last if got else 0
+    # Read again, because numbers may have been taken while the column was read.  Numbers below the
+    # first one of a series are another system's, as `after` says.
+    later = _taken(each for each in await _rows(store) if (each[0], each[1]) == (name, tenant))
+    first = 1 if series.grouped_by else ranges_of(series.ranges)[0].first
+    for period, got in sorted(seen.items()):
+        known = [ApprovedRange(0, first - 1), *later.get(period, ())]
+        audit.untaken += ((period, each) for each in without(got, known))
     return audit
+
+
+def _taken(rows: Iterable[Row]) -> dict[str, list[ApprovedRange]]:
+    """Return the numbers that were taken from a series, by period."""
+    return {
+        str(period): expected(ranges_of(str(ranges) or f"1-{MAX_ID}"), int(last))
+        for _, _, period, grouped_by, last, _, ranges, _ in rows
+        if bool(grouped_by) == bool(period)
+    }
 
 
 def _added(seen: list[ApprovedRange], number: int) -> bool:
