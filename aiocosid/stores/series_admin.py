@@ -165,9 +165,7 @@ async def _highest(
 ) -> dict[str, int]:
     """Return the highest number of each period in an application's column of texts."""
     if group is None:
-        raise InvalidArgumentError(
-            "after_column", column, "requires group_by"
-        )
+        raise InvalidArgumentError("after_column", column, "requires group_by")
     text = re.escape(group.period_at(SYSTEM_CLOCK.now_ms()))
     period = re.sub("[0-9]+", lambda digits: f"[0-9]{{{len(digits[0])}}}", text)
     form = re.compile(rf"(?:.*[^0-9])?({period})-0*([0-9]{{1,18}})", re.DOTALL)

@@ -273,6 +273,36 @@ async def test_a_number_that_was_never_taken_is_not_sound(
         assert (audit.missing, audit.repeated) == ([], [])
 
 
+async def test_audit_keeps_tenants_apart(url: str) -> None:
+    """Also where the collation of the application's column does not."""
+    collation = {"sqlite": "NOCASE", "mysql": "utf8mb4_general_ci"}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        name = collation.get(engine.dialect.name)
+        await session.execute(
+            text(
+                "CREATE TABLE paid (number BIGINT, tenant CHAR(9)"
+                f"{f' COLLATE {name}' if name else ''})"
+            )
+        )
+        await session.execute(text("INSERT INTO paid VALUES (1, 'cafe'), (2, 'Cafe')"))
+        await session.commit()
+        for tenant in ("cafe", "Cafe"):
+            await open_series(store_on(engine), "invoice", tenant=tenant)
+            await gapless_batch(session, "invoice", 2, tenant=tenant)
+            await session.commit()
+        found = [
+            await audit_series(
+                store_on(engine),
+                "invoice",
+                tenant=tenant,
+                column="paid.number",
+                tenant_column="tenant",
+            )
+            for tenant in ("cafe", "Cafe")
+        ]
+        assert [each.missing for each in found] == [[("", (2, 2))], [("", (1, 1))]]
+
+
 async def test_audit_sees_a_repeat_across_two_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
