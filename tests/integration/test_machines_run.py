@@ -183,6 +183,7 @@ def test_an_instance_comes_back_with_its_id(runs: Runs) -> None:
     [
         (("--env", "A=id-1"), ["true"], 2, "--env"),
         (("--grace", "40"), ["true"], 2, "--grace"),
+        (("--grace", "nan"), ["true"], 2, "--grace"),
         ((), [], 2, "after '--'"),
         ((), ["no-such-program"], 127, "no-such-program"),
         (("--store", "sqlite:////nowhere/ids.db"), ["true"], 4, "/nowhere"),
