@@ -439,7 +439,7 @@ def test_a_terminal_that_stops_writers_in_the_background(runs: Runs) -> None:
     words = shlex.join([sys.executable, "-m", "aiocosid", *runs.command("sh", "-c", program)])
     pid, terminal = pty.fork()
     if pid == 0:
-        script = f"stty tostop; {words}; echo $? >{out}"
+        script = f"set -m; stty tostop; {words}; echo $? >{out}"
         os.execvp("sh", ["sh", "-c", script])  # noqa: S606 - a terminal of its own
     try:
         wait_until(lambda: _text(out) != "", "the supervisor to end")
