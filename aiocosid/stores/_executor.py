@@ -66,6 +66,11 @@ _MISTAKES: Final = (
     (r"rejected SSL upgrade|does not support SSL|WRONG_VERSION_NUMBER", _NO_TLS),
     ("unrecognized configuration parameter|cannot be changed now|unexpected keyword", _NO_OPTION),
     ("^ClientConfigurationError", "correct the URL's options"),
+    # From libpq, which psycopg uses: asyncpg's have classes of their own.
+    (
+        r"certificate verify failed|certificate for .* does not match|certificate file|private key",
+        "correct the URL's TLS options, or the certificates and keys that they name",
+    ),
 )
 
 _LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -85,6 +90,9 @@ class OutOfRangeError(StoreError):
 # The server is read-only because the primary moved.
 _READ_ONLY: Final[frozenset[str | int]] = frozenset({"25006", "55000", 1290, 1792, 1836})
 
+# MySQL's drivers cannot log in in the way that the server demands, for example only with TLS.
+_LOGINS: Final = frozenset({2054, 2058, 2059, 2061})
+
 _NO_TABLE: Final = frozenset({"42P01", 1146})
 
 # Errors by their codes: texts are SQLSTATEs, of which the longest matching prefix counts; numbers
@@ -96,6 +104,7 @@ _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
             # No such privilege, user or host.
             *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),
             *(1820, 1862, 3118),  # the password has expired, or the account is locked
+            *_LOGINS,
             *(sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
         }
     ),
@@ -115,7 +124,8 @@ _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
             *(1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 4031),  # ended by the server
             *(1158, 1159, 1160, 1161, 1184),  # the network
             *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, or a changed table
-            *(0, *range(2000, 3000)),  # from MySQL's drivers: not, or no longer, connected
+            # From MySQL's drivers: not, or no longer, connected.
+            *({0, *range(2000, 3000)} - _LOGINS),
             *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
             *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM),
             *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA),
