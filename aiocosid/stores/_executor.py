@@ -197,7 +197,7 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
             reason = f"the server's certificate is not trusted: {_reason(each)}"
             return StoreError(label, reason, remedy="trust its authority by the URL's TLS options")
     code, reason = code_of(found), _reason(found)
-    if path and code == sqlite3.SQLITE_CANTOPEN:
+    if code == sqlite3.SQLITE_CANTOPEN and (path or not _may_open()):
         return _cannot_open(label, path, reason)
     if _is_replaced(found):
         remedy = "open a connection to the file that is there now"
@@ -226,8 +226,20 @@ def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[Store
     return StoreUnavailableError if is_lost else StoreError
 
 
+def _may_open() -> bool:
+    """Return whether this process can open one more file."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
 def _cannot_open(label: str, path: str, reason: str) -> StoreError:
     folder = os.path.dirname(path)  # noqa: PTH120 - of a text
+    if not _may_open():  # SQLite does not tell
+        remedy = "close some, or raise the limit (ulimit -n); it is tried again"
+        return StoreUnavailableError(label, f"{reason}: too many open files", remedy=remedy)
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         remedy = "create it, or correct the path"
         return StoreError(label, f"{reason}: there is no folder {folder}", remedy=remedy)
