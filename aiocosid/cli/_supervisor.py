@@ -51,6 +51,8 @@ PASSED_ON: Final = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
     *(signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM),
 )
+OF_TERMINAL: Final = {signal.SIGTTIN, signal.SIGTTOU}  # they stop a process in the background
+
 # Taken or ignored by the supervisor or by Python itself, and not by the program.
 OWN_SIGNALS: Final = (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTTOU, signal.SIGXFSZ)
 
@@ -276,6 +278,7 @@ class _Supervisor:
         self._program = 0
         self._status: int | None = None
         self._reason = ""
+        self._waits_for_terminal = False  # it was stopped because it read from it, or wrote to it
         self._asked_at: float | None = None  # when the program was told to end
 
     def run(self, command: Sequence[str], variables: Sequence[Expression]) -> int:
@@ -287,7 +290,9 @@ class _Supervisor:
         self._program = _start(command, environment, self._renewer)
         while self._status is None:
             self._wait()
-            if _hand_terminal(os.getpgrp(), self._program):  # the shell's fg gave it to us
+            # The shell's fg gives us the terminal; others of our group may need it, as in "| less".
+            if self._waits_for_terminal and _hand_terminal(os.getpgrp(), self._program):
+                self._waits_for_terminal = False
                 kill_group(self._program, signal.SIGCONT)
             self._judge()
         # Other processes of its group may still use the machine id.
@@ -331,6 +336,7 @@ class _Supervisor:
                 return
             if os.WIFSTOPPED(status):
                 if pid == self._program:
+                    self._waits_for_terminal = os.WSTOPSIG(status) in OF_TERMINAL
                     self._stop_with_it()
             elif pid == self._program:
                 code = os.waitstatus_to_exitcode(status)
