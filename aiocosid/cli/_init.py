@@ -96,7 +96,7 @@ def init(
     ] = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Do not ask if the store is empty."),
+        typer.Option("--yes", "-y", help="Do not ask whether a store without a marker is new."),
     ] = False,
     confirm_no_holders: Annotated[
         bool,

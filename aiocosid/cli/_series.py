@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -98,15 +98,16 @@ def list_(
         write_json([asdict(each) for each in found])
         return
     write_table(
-        ("series", "tenant", "period", "last number", "ranges", "state"),
+        ("series", "tenant", "by", "period", "last number", "ranges", "state"),
         [
             (
-                *(each.name, each.tenant, each.period, each.last_number),
+                *(each.name, each.tenant, each.grouped_by.partition("(")[0], each.period),
+                each.last_number,
                 *(each.ranges.replace(f"-{MAX_ID}", "-"), "open" if each.is_open else "closed"),
             )
             for each in found
         ],
-        left=(0, 1, 2, 4, 5),
+        left=(0, 1, 2, 3, 5, 6),
     )
 
 
@@ -120,7 +121,10 @@ def close(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Close a series permanently: no further number can be taken from it."""
+    """Close a series: no further number can be taken from it.
+
+    It does not ask, and a closed series cannot be opened again.
+    """
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(close_series, session.store, name, tenant=tenant)
         _tell(found, "is closed", form)
@@ -134,7 +138,8 @@ def audit(
     column: Annotated[
         str,
         typer.Option(
-            metavar="TABLE.COLUMN", help="The application's column with the numbers or texts."
+            metavar="TABLE.COLUMN",
+            help="The application's column with the numbers; of a series with periods, its texts.",
         ),
     ],
     tenant: Tenant = "",
@@ -148,7 +153,7 @@ def audit(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Find missing and repeated numbers of a series in the application's own table.
+    """Find missing, repeated and untaken numbers of a series in the application's own table.
 
     The exit code is 1 if there are any.  Run it while no transaction is open: numbers that are not
     committed yet look missing.
@@ -166,24 +171,29 @@ def audit(
     if form is TextFormat.JSON:
         write_json(asdict(found) | {"is_sound": found.is_sound})
     else:
-        _write_audit(found)
+        _write_audit(found, prefix, tenant_column)
     if not found.is_sound:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _write_audit(found: Audit) -> None:
+def _write_audit(found: Audit, prefix: str, tenant_column: str | None) -> None:
     numbers = "1 number" if found.count == 1 else f"{found.count} numbers"
     write(f"{_named(found.series)}: {numbers}, the last is {found.last}\n")
-    for period, (first, last) in found.missing[:MOST_SHOWN]:
-        numbers = f"{first}" if first == last else f"{first} to {last}"
-        write(f"missing: {_of(period)}{numbers}\n")
+    for what, ranges in (("missing", found.missing), ("not taken from it", found.untaken)):
+        for period, (first, last) in ranges[:MOST_SHOWN]:
+            numbers = f"{first}" if first == last else f"{first} to {last}"
+            write(f"{what}: {_of(period)}{numbers}\n")
     for period, number in found.repeated[:MOST_SHOWN]:
         write(f"repeated: {_of(period)}{number}\n")
-    more = len(found.missing[MOST_SHOWN:]) + len(found.repeated[MOST_SHOWN:])
+    lists: tuple[list[Any], ...] = (found.missing, found.untaken, found.repeated)
+    more = sum(len(each[MOST_SHOWN:]) for each in lists)
     if more:
         write(f"and {more} more; --format json shows all\n")
     if found.foreign:
-        write(f"values that are not numbers of this series: {found.foreign}\n")
+        ask = "" if prefix else "; if they begin with a prefix, add --prefix"
+        write(f"values that are not numbers of this series: {found.foreign}{ask}\n")
+    if (found.repeated or found.untaken) and found.series.tenant and tenant_column is None:
+        write("if the table has rows of other tenants, add --tenant-column\n")
 
 
 def _of(period: str) -> str:

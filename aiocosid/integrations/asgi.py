@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import CosIdError, NotOpenError, WouldBlock, WrongLoopError
 from ..provider.default import default_provider
+from ..segment import GroupedSegmentId
+from ..segment.generator import SegmentGenerator
 from .failures import PROBLEM_JSON, FailureLog, answer_to
 from .source import STATE_KEY
-from .state import GeneratorState
+from .state import GeneratorState, inmost
 
 if TYPE_CHECKING:
     from ..abc import AnyGenerator, Provider
@@ -79,6 +81,8 @@ def check_health(provider: Provider | None = None) -> Health:
     A generator is down if it has ended, if its machine id's lease has expired, or if its store
     fails and no id is buffered.  It is degraded if the store fails and the remaining ids do not
     last for half of the chain's ``endurance``; other kinds are degraded as soon as the store fails.
+    It knows of a failing store only from calls that generators make, and when ids run out it has
+    the store called again, in the background, so that it sees when the store is back.
     A generator that does not count buffered ids, for example a `SnowflakeId`, is asked for an id,
     which becomes a gap.
 
@@ -114,6 +118,9 @@ def _look_at(generator: AnyGenerator) -> dict[str, object]:
             known["quarantineLeft"] = _rounded(lease.quarantine_left)
     refused = report.ended if report.tells_end else _refusal(generator)
     is_dry = error is not None and report.remaining == 0
+    core = inmost(generator)
+    if is_dry and not refused and isinstance(core, SegmentGenerator | GroupedSegmentId):
+        core.probe()  # a balancer sends no callers, who would notice that the store is back
     is_down = refused or is_dry or not report.has_machine_id
     status = _DOWN if is_down else _DEGRADED if error and not lasts else _UP
     return {"status": status, "error": _name(refused or error), **known}

@@ -11,10 +11,10 @@ from ..segment import SegmentStatistics
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ..abc import Statistics
+    from ..abc import AnyGenerator, Statistics
     from ..errors import CosIdError
 
-__all__ = ("GeneratorState", "calls_of")
+__all__ = ("GeneratorState", "calls_of", "inmost")
 
 T = TypeVar("T")
 
@@ -75,3 +75,10 @@ def calls_of(picture: Any) -> tuple[int, int] | None:  # noqa: ANN401 - a datacl
             failures: int = picture.failures
             return answered + failures, failures
     return None
+
+
+def inmost(generator: AnyGenerator) -> AnyGenerator:
+    """Return the innermost generator, which counts ids; the outer ones only convert."""
+    while (inner := getattr(generator, "inner", None)) is not None:
+        generator = inner
+    return generator

@@ -27,6 +27,7 @@ from .metrics import (
     Value,
     Where,
 )
+from .state import inmost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -238,7 +239,7 @@ class _Watch:
         """
         for name in tuple(self._generators):
             try:
-                generator = _inmost(self._generators[name])
+                generator = inmost(self._generators[name])
                 if id(generator) in here:
                     continue
                 here.add(id(generator))
@@ -262,13 +263,6 @@ def _noted(tally: GeneratorTally, outer: Statistics) -> list[Value]:
     if not is_grouped:
         tally.note(inner, [each for each in values if each.metric.kind == "counter"])
     return [each for each in values if each.metric.kind != "counter"]
-
-
-def _inmost(generator: AnyGenerator) -> AnyGenerator:
-    """Return the innermost generator, which counts ids; the outer ones only convert."""
-    while (inner := getattr(generator, "inner", None)) is not None:
-        generator = inner
-    return generator
 
 
 def _innermost(statistics: Statistics) -> Statistics:

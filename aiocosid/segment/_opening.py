@@ -160,6 +160,12 @@ class SegmentOpening:
         self.request_missing(0 if self.pace.keeps_none else 1)
 
     @atomic_step
+    def probe(self) -> None:
+        """Call the store again if it has failed and no id is left, although no caller waits."""
+        if self.supply.attempt and not self.hand.ahead:
+            self.request_missing(1)
+
+    @atomic_step
     def _refill(self) -> None:
         """Expose the next piece if the last one is used up, and fetch what is missing."""
         if self.options.lifetime != FOREVER:
@@ -284,16 +290,16 @@ class SegmentOpening:
         """
         supply = self.supply
         while not supply.is_under_way and (segments := self._missing(at_least)):
-            at_least = 0
             self.demand.start_fetch()
             reply = supply.ask_now(segments)
             if reply is None:
-                supply.calls.start(FETCH, self._run_fetch, segments, task="prefetch")
+                supply.calls.start(FETCH, self._run_fetch, segments, at_least, task="prefetch")
                 return
+            at_least = 0
             if not self._take_in(reply):
                 if self.line and isinstance(reply.answer, CosIdError):
                     # A store in this process has failed; a fetch keeps trying.
-                    supply.calls.start(FETCH, self._run_fetch, segments, task="prefetch")
+                    supply.calls.start(FETCH, self._run_fetch, segments, 0, task="prefetch")
                 return
 
     def _missing(self, at_least: int = 0) -> int:
@@ -310,12 +316,12 @@ class SegmentOpening:
             return 1  # a caller waits for any id at all
         return min(segments, max(1, supply.most // pace.step))
 
-    async def _run_fetch(self, segments: int) -> None:
+    async def _run_fetch(self, segments: int, at_least: int) -> None:
         """Fetch until nothing is missing; `request_missing` starts the next fetch."""
         life, supply, stock = self.life, self.supply, self.stock
         try:
             if self.pace.keeps_none:
-                segments = self._missing()  # callers that came since then share this call
+                segments = self._missing(at_least)  # callers that came since then share this call
             while segments and not life.has_ended():
                 demand = stock.handed_out
                 self.demand.start_fetch()

@@ -129,6 +129,18 @@ class SegmentGenerator(Component, IdGenerator):
             raise answer
         return answer
 
+    def probe(self) -> None:
+        """Call the store again in the background if it has failed and no id is buffered.
+
+        Otherwise only a caller does so.  For a health check, which keeps callers away; what the
+        call reserves is buffered, or with strict order a gap.
+
+        Raises:
+            CosIdError: it cannot be used here, as for `next_id`.
+        """
+        self._check_usable()
+        self._opening.probe()
+
     # The boundary.
 
     async def _next_id_slow(self) -> int:

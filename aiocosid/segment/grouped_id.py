@@ -189,6 +189,12 @@ class GroupedSegmentId(Component, IdGenerator):
         """Hands out the same ids as `GroupedId`, each with the group in which it was counted."""
         return WithGroup(self._enter, self._leave, self._home.label)
 
+    def probe(self) -> None:
+        """Call the store again for the latest group; see `SegmentChainId.probe`."""
+        self._check_usable()
+        if self._last is not None:
+            self._last.generator.probe()
+
     def _reset(self) -> None:
         self._read_ns: Callable[[], int] = self._clock.wall_reader()
         groups: Groups | None = getattr(self, "_groups", None)

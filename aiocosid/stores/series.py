@@ -14,6 +14,7 @@ begin at 1.
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +32,7 @@ from ..errors import (
     StoreError,
     TransactionConflictError,
 )
-from ..errors.base import one_of
+from ..errors.base import did_you_mean, one_of
 from ..segment import GroupBy
 from ._dialect import SERIES_TABLE, Value
 from ._executor import PARAMETER, as_store_error, code_of
@@ -129,6 +130,12 @@ class SeriesKey:
     prefix: str = ""
     digits: int = DIGITS
 
+    @property
+    def options(self) -> str:
+        """The options of ``aiocosid series open`` for the grouping."""
+        found = re.match(r"(\w+)\(zone='([^']+)'", self.grouped_by)
+        return f"--group-by {found[1]} --zone {found[2]}" if found else ""
+
     def numbers(self, last: int, count: int) -> list[GaplessNumber]:
         """Return the numbers that a statement took, in order."""
         front = self.prefix + (f"{self.period}-" if self.period else "")
@@ -148,7 +155,11 @@ def key_of(name: str, options: GaplessOptions, now: datetime | None = None) -> S
 
     Raises:
         InvalidArgumentError: the name or an option is wrong.
+        TypeError: there is no such option.
     """
+    for unknown in options.keys() - GaplessOptions.__annotations__:
+        near = did_you_mean(unknown, GaplessOptions.__annotations__)
+        raise TypeError(f"GaplessOptions: unexpected keyword argument {unknown!r}{near}")
     check_text("name", name, at_most=NAME_WIDTH)
     tenant = options.get("tenant")
     if tenant is not None:
@@ -383,14 +394,15 @@ def next_step(
     """
     first = next((each for each in rows if not each.period), None)
     if first is None:
-        raise SeriesNotOpenError(key.name, key.tenant)
+        raise SeriesNotOpenError(key.name, key.tenant, options=key.options)
     row = next((each for each in rows if each.period == key.period), None)
     if not (first.is_open and (row is None or row.is_open)):
         raise SeriesNotOpenError(key.name, key.tenant, is_closed=True)
     if first.grouped_by != key.grouped_by:
         opened = f"GroupBy.{first.grouped_by}" if first.grouped_by else "None"
         rule = f"must be {opened}, with which the series was opened"
-        raise InvalidArgumentError("group_by", key.grouped_by or None, rule)
+        given = f"GroupBy.{key.grouped_by}" if key.grouped_by else None
+        raise InvalidArgumentError("group_by", given, rule)
     if row is None:
         return None
     left = row.range_end - row.last_number

@@ -63,6 +63,10 @@ SELECT {{name}}, {{tenant}}, '', {{grouped_by}}, {{last_number}}, {{range_end}},
 _EXTEND: Final = f"""
 UPDATE {SERIES_TABLE} SET ranges = {{ranges}}
 WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND ranges = {{old}}"""
+_REGROUP: Final = f"""
+UPDATE {SERIES_TABLE} SET grouped_by = {{grouped_by}}
+WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND grouped_by = ''
+AND last_number = 0 AND ranges = '1-{MAX_ID}'"""
 _CLOSE: Final = (
     f"UPDATE {SERIES_TABLE} SET is_open = 0 WHERE name = {{name}} AND tenant = {{tenant}}"
 )
@@ -79,6 +83,8 @@ async def open_series(
     ranges: str = "",
 ) -> Series:
     """Create a series, or add approved ranges to a series; nothing else creates a series.
+
+    A series of which no number was taken can be given a grouping later.
 
     Args:
         store: a store on PostgreSQL, MySQL, MariaDB or SQLite, in the application's database.
@@ -121,6 +127,8 @@ async def open_series(
     before = {(each.name, each.tenant) for each in await list_series(store)}
     if (name, tenant) not in before:
         await _run(backend, _OPEN, values)
+    elif grouped_by:
+        await _run(backend, _REGROUP, {"grouped_by": grouped_by, "name": name, "tenant": tenant})
     found = await _series(store, name, tenant)
     if (name, tenant) in before and approved:
         await _extend(backend, found, ranges)
@@ -208,8 +216,10 @@ class Audit:
         series: the series.
         count: how many of its numbers are in the table.
         last: the highest number in the latest period.
-        missing: numbers that were taken or lie between others, but are not in the table, as period
-            and range.
+        missing: numbers that were taken but are not in the table, as period and range.
+        untaken: numbers that are in the table but were never taken from the series, as period and
+            range: another program wrote them, or the series was restored from a backup and would
+            hand them out again.
         repeated: numbers that are in the table more than once, as period and number.
         foreign: how many values are not numbers of the series.
     """
@@ -218,13 +228,14 @@ class Audit:
     count: int = 0
     last: int = 0
     missing: list[tuple[str, ApprovedRange]] = field(default_factory=list)
+    untaken: list[tuple[str, ApprovedRange]] = field(default_factory=list)
     repeated: list[tuple[str, int]] = field(default_factory=list)
     foreign: int = 0
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are neither gaps nor repeats."""
-        return not self.missing and not self.repeated
+        """Whether there are neither gaps nor repeats nor untaken numbers."""
+        return not (self.missing or self.untaken or self.repeated)
 
 
 async def audit_series(
@@ -255,9 +266,11 @@ async def audit_series(
         UnsupportedByStoreError: the store has no tables.
         StoreError: the table or column does not exist, or the store refuses or cannot be reached.
     """
-    rows = [each for each in await _rows(store) if (each[0], each[1]) == (name, tenant)]
+    of_all = await _rows(store)
+    rows = [each for each in of_all if (each[0], each[1]) == (name, tenant)]
     if not rows:
-        raise SeriesNotOpenError(name, tenant)
+        others = dict.fromkeys(str(each[1]) for each in of_all if each[0] == name and each[1])
+        raise SeriesNotOpenError(name, tenant, tenants=others)
     (series,) = (
         each for each in await list_series(store) if (each.name, each.tenant) == (name, tenant)
     )
@@ -265,23 +278,39 @@ async def audit_series(
     where = {} if tenant_column is None else {tenant_column: tenant}
     form = re.compile(rf"{re.escape(prefix)}(?:(.+)-)?0*([0-9]+)")
     seen: dict[str, list[ApprovedRange]] = {}
+    periods = tuple(str(each[2]) for each in rows if each[2])
     async for page in values_of_column(store, column, where):
         for value in page:
             match = form.fullmatch(str(value))
             period = (match[1] or "") if match else ""
-            if match is None or bool(period) != bool(series.grouped_by):
+            has_other_prefix = period not in periods and period.endswith(periods)
+            if match is None or bool(period) != bool(series.grouped_by) or has_other_prefix:
                 audit.foreign += 1
                 continue
             audit.count += 1
             if not _added(seen.setdefault(period, []), int(match[2])):
                 audit.repeated.append((period, int(match[2])))
-    for _, _, period, grouped_by, last, _, ranges, _ in rows:
-        if bool(grouped_by) == bool(period):
-            taken = expected(ranges_of(str(ranges) or f"1-{MAX_ID}"), int(last))
-            got = seen.get(period, [])
-            audit.missing += ((period, each) for each in without(taken, got))
-            audit.last = got[-1].last if got else 0
+    for period, taken in _taken(rows).items():
+        got = seen.get(period, [])
+        audit.missing += ((period, each) for each in without(taken, got))
+        audit.last = got[-1].last if got else 0
+    # Read again, because numbers may have been taken while the column was read.  Numbers below the
+    # first one of a series are another system's, as `after` says.
+    later = _taken(each for each in await _rows(store) if (each[0], each[1]) == (name, tenant))
+    first = 1 if series.grouped_by else ranges_of(series.ranges)[0].first
+    for period, got in sorted(seen.items()):
+        known = [ApprovedRange(0, first - 1), *later.get(period, ())]
+        audit.untaken += ((period, each) for each in without(got, known))
     return audit
+
+
+def _taken(rows: Iterable[Row]) -> dict[str, list[ApprovedRange]]:
+    """Return the numbers that were taken from a series, by period."""
+    return {
+        str(period): expected(ranges_of(str(ranges) or f"1-{MAX_ID}"), int(last))
+        for _, _, period, grouped_by, last, _, ranges, _ in rows
+        if bool(grouped_by) == bool(period)
+    }
 
 
 def _added(seen: list[ApprovedRange], number: int) -> bool:

@@ -12,14 +12,17 @@ from typing import Any
 import pytest
 from sqlalchemy import BigInteger, String, select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as TimeoutError_
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from aiocosid.errors import (
     InvalidArgumentError,
     SchemaMissingError,
     SeriesEndedError,
     SeriesNotOpenError,
+    StoreUnavailableError,
     TransactionConflictError,
     UnsuitableTransactionError,
 )
@@ -175,7 +178,7 @@ async def test_follows_approved_ranges_to_their_end(url: str) -> None:
         await open_series(store_on(engine), "invoice", ranges="11-13,21-22")
         async with AsyncSession(engine) as session, session.begin():
             assert [(await gapless(session, "invoice")).number for _ in range(2)] == [11, 12]
-            with pytest.raises(SeriesEndedError, match="1 numbers left, not 2; take 1 first"):
+            with pytest.raises(SeriesEndedError, match="has 1 of 2 numbers left; take 1 first"):
                 await gapless_batch(session, "invoice", 2)
             assert (await gapless(session, "invoice")).number == 13
             assert [each.number for each in await gapless_batch(session, "invoice", 2)] == [21, 22]
@@ -221,7 +224,7 @@ async def test_a_closed_or_emptied_series_gives_no_number(url: str) -> None:
 
 
 async def test_audit_names_holes_and_repeats(url: str) -> None:
-    """What is missing, at the end too, what is there twice, and what is no number of the series."""
+    """What is missing, there twice, there though it was never taken, or no number of the series."""
     async with application(url) as engine:
         await open_series(store_on(engine), "invoice", tenant="a", group_by="year", zone="UTC")
         async with AsyncSession(engine) as session, session.begin():
@@ -231,7 +234,8 @@ async def test_audit_names_holes_and_repeats(url: str) -> None:
                 if number.number not in {4, 5, 9}:
                     session.add(Invoice(number=0, text=number.text, tenant="a"))
             session.add(Invoice(number=0, text=number.text[:-1] + "1", tenant="a"))
-            session.add(Invoice(number=0, text="draft", tenant="a"))
+            for other in (f"{number.text[:-1]}12", "R1999-5", "draft"):
+                session.add(Invoice(number=0, text=other, tenant="a"))
             session.add(Invoice(number=0, text="other", tenant="b"))
         audit = await audit_series(
             store_on(engine),
@@ -243,7 +247,30 @@ async def test_audit_names_holes_and_repeats(url: str) -> None:
         )
         year = number.period
         assert audit.missing == [(year, (4, 5)), (year, (9, 9))]
-        assert (audit.repeated, audit.foreign, audit.count) == ([(year, 1)], 1, 7)
+        assert audit.untaken == [("1999", (5, 5)), (year, (12, 12))]
+        assert (audit.repeated, audit.foreign, audit.count) == ([(year, 1)], 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("opening", "numbers", "untaken"),
+    [
+        ({}, [1, 2, 4], [(4, 4)]),
+        ({"after": 8}, [7, 8, 9, 10, 11], [(11, 11)]),
+        ({"ranges": "1-2,5-6"}, [1, 2, 4, 5], [(4, 5)]),
+    ],
+)
+async def test_a_number_that_was_never_taken_is_not_sound(
+    tmp_path: Path, opening: dict[str, Any], numbers: list[int], untaken: list[tuple[int, int]]
+) -> None:
+    """As after a backup: the series would hand it out again."""
+    async with application(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}") as engine:
+        await open_series(store_on(engine), "invoice", **opening)
+        async with AsyncSession(engine) as session, session.begin():
+            await gapless_batch(session, "invoice", 2)
+            session.add_all(Invoice(number=each, text="") for each in numbers)
+        audit = await audit_series(store_on(engine), "invoice", column="invoice.number")
+        assert (audit.untaken, audit.is_sound) == ([("", each) for each in untaken], False)
+        assert (audit.missing, audit.repeated) == ([], [])
 
 
 async def test_audit_sees_a_repeat_across_two_pages(
@@ -270,6 +297,67 @@ async def test_missing_table_is_an_error_of_ours(tmp_path: Path) -> None:
             await gapless(session, "invoice")
     assert isinstance(caught.value.__cause__, DBAPIError)
     await engine.dispose()
+
+
+async def test_a_series_is_given_its_grouping_while_no_number_is_taken(url: str) -> None:
+    """The command of the error has it; without it, the series could not be used any more."""
+    month: Any = {"group_by": "month", "zone": BERLIN}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        command = "open invoice --tenant a --group-by month --zone Europe/Berlin --store URL"
+        with pytest.raises(SeriesNotOpenError, match=command):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        await open_series(store_on(engine), "invoice", tenant="a")
+        with pytest.raises(InvalidArgumentError, match="must be None, with which"):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        await open_series(store_on(engine), "invoice", tenant="a", **month)
+        assert (await gapless(session, "invoice", tenant="a", **month)).number == 1
+        await session.commit()
+        await open_series(store_on(engine), "receipt")
+        assert (await gapless(session, "receipt")).number == 1
+        await session.commit()
+        with pytest.raises(InvalidArgumentError, match="open at 1 with group_by=None"):
+            await open_series(store_on(engine), "receipt", **month)
+
+
+async def test_an_option_that_does_not_exist(tmp_path: Path) -> None:
+    """Ignored, it would take the number of another tenant's series."""
+    async with application(f"sqlite+aiosqlite:///{tmp_path / 'app.db'}") as engine:
+        await open_series(store_on(engine), "invoice")
+        wrong: Any = {"tennant": "acme"}
+        async with AsyncSession(engine) as session:
+            with pytest.raises(TypeError, match=r"'tennant'; did you mean 'tenant'\?"):
+                await gapless(session, "invoice", **wrong)
+
+
+async def test_no_connection_in_time_is_an_error_of_ours(tmp_path: Path) -> None:
+    """The pool's own error is the cause."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'app.db'}"
+    engine = create_async_engine(
+        url, poolclass=AsyncAdaptedQueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01
+    )
+    begin_immediate(engine)
+    async with engine.connect(), AsyncSession(engine) as session:
+        with pytest.raises(StoreUnavailableError, match="QueuePool limit") as caught:
+            await gapless(session, "invoice")
+    assert isinstance(caught.value.__cause__, TimeoutError_)
+    await engine.dispose()
+
+
+async def test_a_drivers_own_time_limit(request: pytest.FixtureRequest) -> None:
+    """The error of asyncpg passes through SQLAlchemy as it is."""
+    url = own_database(request, "asyncpg")
+    async with application(url, connect_args={"command_timeout": 0.5}) as engine:
+        await open_series(store_on(engine), "invoice")
+        async with AsyncSession(engine) as first, AsyncSession(engine) as second:
+            await gapless(first, "invoice")
+            with pytest.raises(StoreUnavailableError) as caught:
+                await gapless(second, "invoice")
+            assert isinstance(caught.value.__cause__, TimeoutError)
+            await second.rollback()
+            await first.rollback()
+            assert (await gapless(second, "invoice")).number == 1
 
 
 @pytest.mark.parametrize("driver", EACH_SERVER)

@@ -19,6 +19,7 @@ from aiocosid.errors import (
     StoreError,
     StoreUnavailableError,
     TransactionConflictError,
+    UnsuitableTransactionError,
 )
 from aiocosid.integrations.sqlalchemy import begin_immediate, gapless, gapless_batch, gapless_sync
 from aiocosid.stores.series_admin import Audit, audit_series, close_series, open_series
@@ -171,8 +172,9 @@ async def test_a_failed_flush_gives_the_number_back(url: str) -> None:
             session.add(Invoice(number=None, text="wrong"))
             with pytest.raises(IntegrityError):
                 await session.flush()
-            with pytest.raises(PendingRollbackError):
+            with pytest.raises(UnsuitableTransactionError, match="after a rollback") as refused:
                 await gapless(session, "invoice")
+            assert isinstance(refused.value.__cause__, PendingRollbackError)
             await session.rollback()
             await invoice(session)
             await session.commit()

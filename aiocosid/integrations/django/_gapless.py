@@ -36,7 +36,8 @@ def gapless(
             open``.
         using: the alias of the database: PostgreSQL, MySQL, MariaDB, or SQLite with ``"OPTIONS":
             {"transaction_mode": "IMMEDIATE"}``.
-        **options: tenant, period and text; see `aiocosid.stores.series.GaplessOptions`.
+        **options: ``tenant``; ``group_by``, ``zone`` and ``at`` for periods; ``prefix`` and
+            ``digits`` of the text; see `aiocosid.stores.series.GaplessOptions`.
 
     Raises:
         InvalidArgumentError: an option is not valid, or the series has another grouping.

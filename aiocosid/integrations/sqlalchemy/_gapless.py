@@ -8,10 +8,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from sqlalchemy import Connection, event, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import PendingRollbackError, ResourceClosedError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from ...errors import (
+    CosIdError,
     InvalidArgumentError,
     TransactionConflictError,
     UnsuitableTransactionError,
@@ -46,7 +47,8 @@ async def gapless(
             not possible.
         name: the series, which must have been opened in this database with ``aiocosid series
             open``.
-        **options: tenant, period and text; see `GaplessOptions`.
+        **options: ``tenant``; ``group_by``, ``zone`` and ``at`` for periods; ``prefix`` and
+            ``digits`` of the text; see `aiocosid.stores.series.GaplessOptions`.
 
     Returns:
         The number, its period and its text.  A cancelled call may have taken the number; SQLAlchemy
@@ -56,7 +58,8 @@ async def gapless(
         InvalidArgumentError: an option is not valid, or the series has another grouping.
         SeriesNotOpenError: the series was never opened in this database, or it is closed.
         SeriesEndedError: its approved ranges are used up.
-        UnsuitableTransactionError: a rollback of this transaction would not undo a number.
+        UnsuitableTransactionError: a rollback of this transaction would not undo a number, or an
+            earlier error has broken it.
         TransactionConflictError: another transaction conflicted; roll back and run the whole
             transaction again.
         StoreError: the database refuses or cannot be reached.
@@ -108,18 +111,27 @@ def gapless_batch_sync(
 
     try:  # this may begin a transaction, or connect
         connection = session if isinstance(session, Connection) else session.connection()
-    except (DBAPIError, OSError) as error:
-        raise transaction_error(label(), error) from error
+    except (SQLAlchemyError, OSError) as error:
+        raise _ours(label(), error) from error
     _check_transaction(connection)
     try:
         return key.numbers(take(run, statements, key, count, label), count)
-    except DBAPIError as error:
-        found = transaction_error(label(), error)
+    except (SQLAlchemyError, OSError) as error:  # drivers raise `TimeoutError` as it is
+        found = _ours(label(), error)
         if database == "mysql" and isinstance(found, TransactionConflictError):
             # The server may have begun another transaction, in which an earlier number would be a
             # repeat.
             connection.invalidate(error)
         raise found from error
+
+
+def _ours(label: str, error: Exception) -> CosIdError:
+    if isinstance(error, PendingRollbackError | ResourceClosedError):
+        return UnsuitableTransactionError(
+            "an earlier error has broken the transaction, or it has ended",
+            remedy="run the whole transaction again, after a rollback",
+        )
+    return transaction_error(label, error)
 
 
 def _check_transaction(connection: Connection) -> None:

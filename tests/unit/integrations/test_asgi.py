@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -12,6 +13,7 @@ import aiocosid
 from aiocosid.converter import GroupedPrefixIdConverter, Radix62IdConverter, ToStringIdConverter
 from aiocosid.errors import (
     NotOpenError,
+    SegmentUnavailableError,
     StoreAuthenticationError,
     StoreRolledBackError,
     WrongLoopError,
@@ -21,7 +23,13 @@ from aiocosid.integrations.asgi import HealthApp, StatisticsApp, check_health
 from aiocosid.machine import ManualMachineIdDistributor
 from aiocosid.segment import GroupBy, GroupedSegmentId
 from aiocosid.stores.memory import MemoryStore
-from aiocosid.testing import FailingDistributor, ManualClock, RolledBackDistributor, settle
+from aiocosid.testing import (
+    FailingDistributor,
+    FailingStore,
+    ManualClock,
+    RolledBackDistributor,
+    settle,
+)
 
 from ._kit import Shelf, client
 
@@ -194,6 +202,44 @@ async def test_a_probe_takes_no_number_of_a_segment() -> None:
         for due in range(1, 8):
             assert check_health(Shelf(order=texts)).healthy
             assert (await texts.next_id()).endswith(f"-{due}")
+
+
+@pytest.mark.parametrize("kind", ["chain", "segment", "strict", "grouped", "text"])
+async def test_without_callers_it_sees_that_the_store_is_back(kind: str) -> None:
+    """As behind a balancer, which sends none while the answer is 503."""
+    store, clock = FailingStore(), ManualClock()
+    given: Any = store.segment_distributor(name="order", step=1)
+    made: Any = {
+        "chain": lambda: aiocosid.SegmentChainId(given, clock=clock),
+        "segment": lambda: aiocosid.SegmentId(given, clock=clock),
+        "strict": lambda: aiocosid.SegmentId(given, strict=True, clock=clock),
+        "grouped": lambda: GroupedSegmentId(
+            store,
+            name="order",
+            group_by=GroupBy.day(zone="UTC"),
+            group_kind="segment",
+            step=1,
+            clock=clock,
+        ),
+        "text": lambda: StringIdGenerator(
+            aiocosid.SegmentChainId(given, clock=clock), Radix62IdConverter()
+        ),
+    }
+    async with made[kind]() as ids:
+        taken = [await ids.next_id()]
+        store.fail(StoreAuthenticationError("memory", "refused"))  # its callers do not wait
+        with suppress(SegmentUnavailableError):
+            while True:
+                taken.append(await ids.next_id())
+        for _ in range(3):
+            assert not check_health(Shelf(order=ids)).healthy
+            await clock.advance(30)
+        store.recover()
+        await clock.advance(30)
+        assert not check_health(Shelf(order=ids)).healthy, "nobody has asked since"
+        await settle()
+        assert check_health(Shelf(order=ids)).healthy
+        assert await ids.next_id() not in taken
 
 
 async def test_a_group_that_has_ended_is_down_for_its_day() -> None:
