@@ -256,6 +256,12 @@ def _recover(
     Until a person has answered, and each column was read, nothing is created.
     """
     where, namespace = chosen.where, request.namespace or chosen.namespace
+    if floors and not (request.namespace or chosen.has_namespace):
+        rule = (
+            "is required with --floor: give the application's, which is 'cosid' if its code and "
+            "settings name none"
+        )
+        raise InvalidArgumentError("--namespace", None, rule)
     found = {
         name: floor
         if isinstance(floor, int)

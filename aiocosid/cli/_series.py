@@ -31,6 +31,11 @@ series = typer.Typer(name="series", help="Manage gapless series in an applicatio
 SeriesName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the series.")]
 Tenant = Annotated[str, typer.Option(metavar="TENANT", help="The tenant that owns the series.")]
 
+TenantColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column with the tenant, in the same table."),
+]
+
 
 @series.command("open")
 def open_(
@@ -49,6 +54,14 @@ def open_(
         int,
         typer.Option(metavar="N", min=0, help="The last number that another system has issued."),
     ] = 0,
+    after_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE.COLUMN",
+            help="After a loss: continue each period after its highest number in this column.",
+        ),
+    ] = None,
+    tenant_column: TenantColumn = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,6 +90,8 @@ def open_(
             group_by=group_by,  # type: ignore[arg-type]  # checked above
             zone=group_zone,
             after=after,
+            after_column=after_column,
+            tenant_column=tenant_column,
             ranges=",".join(ranges or ()),
         )
         _tell(found, "is open", form)
@@ -143,10 +158,7 @@ def audit(
         ),
     ],
     tenant: Tenant = "",
-    tenant_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column with the tenant, in the same table."),
-    ] = None,
+    tenant_column: TenantColumn = None,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the texts.")] = "",
     store: StoreUrl = None,
     config: Config = None,

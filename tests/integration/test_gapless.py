@@ -299,6 +299,42 @@ async def test_missing_table_is_an_error_of_ours(tmp_path: Path) -> None:
     await engine.dispose()
 
 
+async def test_periods_continue_after_a_loss(url: str) -> None:
+    """Each after its highest number in the application's table, of this tenant, by any prefix."""
+    month: Any = {"group_by": "month", "zone": BERLIN}
+    times = [datetime(2026, each, 15, tzinfo=UTC) for each in (9, 10, 10)]
+    column: Any = {"after_column": "invoice.text", "tenant_column": "tenant"}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        await open_series(store_on(engine), "invoice", tenant="a", **month)
+        for at in times:
+            taken = await gapless(session, "invoice", tenant="a", at=at, prefix="R2-", **month)
+            session.add(Invoice(number=0, text=taken.text, tenant="a"))
+        session.add(Invoice(number=0, text="202610-000077", tenant="b"))
+        session.add(Invoice(number=0, text="draft-7", tenant="a"))
+        await session.execute(text("DELETE FROM aiocosid_series"))
+        await session.commit()
+        with pytest.raises(SeriesNotOpenError, match="--after-column"):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        found = await open_series(store_on(engine), "invoice", tenant="a", **month, **column)
+        assert (found.period, found.last_number) == ("202610", 2)
+        due = [
+            (await gapless(session, "invoice", tenant="a", at=at, prefix="R2-", **month)).text
+            for at in (*times, datetime(2026, 11, 15, tzinfo=UTC))
+        ]
+        await session.commit()
+        assert due == [
+            "R2-202609-000002",
+            "R2-202610-000003",
+            "R2-202610-000004",
+            "R2-202611-000001",
+        ]
+        with pytest.raises(InvalidArgumentError, match="has no text that ends in a period"):
+            await open_series(store_on(engine), "x", after_column="invoice.number", **month)
+        with pytest.raises(InvalidArgumentError, match="requires group_by"):
+            await open_series(store_on(engine), "x", after_column="invoice.text")
+
+
 async def test_a_series_is_given_its_grouping_while_no_number_is_taken(url: str) -> None:
     """The command of the error has it; without it, the series could not be used any more."""
     month: Any = {"group_by": "month", "zone": BERLIN}
