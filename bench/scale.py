@@ -1,7 +1,7 @@
 """What 10 to 10,000 nodes would see, on paper: ``python -m bench.scale``, some minutes.
 
-Real generators in virtual time, on one simulated store.  Writes ``bench/results/scale.json``, the
-tables of ``docs/explanation/scale.md`` and its plots.
+Real generators in virtual time, on one simulated store.  Writes ``bench/results/scale.json``, and
+the plots of ``docs/explanation/scale.md``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,6 @@ KINDS = ("SegmentChainId", "SegmentId", "SegmentId, step 1", "SnowflakeId")
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "explanation" / "scale.md"
-COLUMNS = (
-    *("generator", "nodes", "ids late by", "left over a node", "store calls/s"),
-    *("longest wait", "slowest start"),
-)
 COLORS = ("#1b6ca8", "#c8553d", "#588157", "#8d6b94")
 
 
@@ -150,7 +145,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table.
+    """What came of one kind, rate and number of nodes.
 
     Attributes:
         late: seconds by which an id came after a higher one, at most.
@@ -265,11 +260,7 @@ def latest(taken: Iterable[tuple[int, int, float]]) -> float:
 
 
 def publish(rows: Sequence[Row]) -> None:
-    """Write the tables between their marks, and the plots."""
-    text = PAGE.read_text()
-    for rate in RATES:
-        text = between(text, f"<!-- {rate} -->", table([r for r in rows if r.rate == rate]))
-    PAGE.write_text(text)
+    """Write the plots."""
     for name, title in (
         ("late", "seconds that an id may come after a higher one"),
         ("wasted", "ids a node has reserved and not used when it stops"),
@@ -278,31 +269,6 @@ def publish(rows: Sequence[Row]) -> None:
     ):
         svg = plot(rows, name, f"{title}; each node takes 1000 ids a second")
         (DOCS / "img" / f"scale-{name}.svg").write_text(svg)
-
-
-def between(text: str, mark: str, content: str) -> str:
-    """Put content between two equal marks."""
-    before, _, after = text.split(mark)
-    return f"{before}{mark}\n\n{content}\n\n{mark}{after}"
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Return a table in Markdown."""
-    lines = [
-        f"| {' | '.join(COLUMNS)} |",
-        "|---|--:|--:|--:|--:|--:|--:|",
-    ]
-    lines += [
-        f"| `{row.kind}` | {row.nodes:,} | {span(row.late)} | {row.wasted:,.0f} | {row.calls:,.1f} "
-        f"| {span(row.wait)} | {span(row.first_wait)} |"
-        for row in rows
-    ]
-    return "\n".join(lines).replace("`SegmentId, step 1`", "`SegmentId`, step 1")
-
-
-def span(seconds: float) -> str:
-    """Return seconds as people read them."""
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
 
 
 WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 660, 320, 70, 30, 40, 40

@@ -141,6 +141,8 @@ def value_of(name: str) -> str:
     """
     value = os.environ[name]
     if is_file(name):
+        if not os.path.isfile(value):  # noqa: PTH113 - as below; a pipe could block, and ends
+            return ""
         try:
             with open(value, encoding="utf-8") as file:  # noqa: PTH123 - as the user writes it
                 value = file.read()
@@ -168,7 +170,8 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
     if first in TABLES or path in {(CONFIG,), *_FLAGS} or (first in KEYS and not rest):
         text, reason, is_ours = value_of(name), "", True
         if not text and is_file(name):
-            reason = f"names a file without a text to read, {os.environ[name]!r}: correct the path"
+            # The value is not shown, because it may be the secret itself.
+            reason = "names no regular file with a text to read: correct the path"
         elif not text:
             reason = "is empty: give it a value, or unset it"
         elif path in _FLAGS and truth(text) is None:

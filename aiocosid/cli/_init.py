@@ -96,7 +96,7 @@ def init(
     ] = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", "-y", help="Do not ask if the store is empty."),
+        typer.Option("--yes", "-y", help="Do not ask whether a store without a marker is new."),
     ] = False,
     confirm_no_holders: Annotated[
         bool,
@@ -256,6 +256,12 @@ def _recover(
     Until a person has answered, and each column was read, nothing is created.
     """
     where, namespace = chosen.where, request.namespace or chosen.namespace
+    if floors and not (request.namespace or chosen.has_namespace):
+        rule = (
+            "is required with --floor: give the application's, which is 'cosid' if its code and "
+            "settings name none"
+        )
+        raise InvalidArgumentError("--namespace", None, rule)
     found = {
         name: floor
         if isinstance(floor, int)

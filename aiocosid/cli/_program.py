@@ -46,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     variables = [_expression(each) for each in given.env or ["MACHINE_ID"]]
     if given.grace is None:
         given.grace = 3.0 if given.instance_id else 10.0
-    if given.grace <= 0:
+    if not given.grace > 0:
         raise InvalidArgumentError("--grace", given.grace, "must be a number of seconds above 0")
     _check_lead(given)
     lease = {each: value for each, value in vars(given).items() if each not in NOT_THE_LEASE_S}

@@ -31,6 +31,11 @@ series = typer.Typer(name="series", help="Manage gapless series in an applicatio
 SeriesName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the series.")]
 Tenant = Annotated[str, typer.Option(metavar="TENANT", help="The tenant that owns the series.")]
 
+TenantColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="The column with the tenant, in the same table."),
+]
+
 
 @series.command("open")
 def open_(
@@ -49,6 +54,14 @@ def open_(
         int,
         typer.Option(metavar="N", min=0, help="The last number that another system has issued."),
     ] = 0,
+    after_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE.COLUMN",
+            help="After a loss: continue each period after its highest number in this column.",
+        ),
+    ] = None,
+    tenant_column: TenantColumn = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
@@ -77,6 +90,8 @@ def open_(
             group_by=group_by,  # type: ignore[arg-type]  # checked above
             zone=group_zone,
             after=after,
+            after_column=after_column,
+            tenant_column=tenant_column,
             ranges=",".join(ranges or ()),
         )
         _tell(found, "is open", form)
@@ -98,15 +113,16 @@ def list_(
         write_json([asdict(each) for each in found])
         return
     write_table(
-        ("series", "tenant", "period", "last number", "ranges", "state"),
+        ("series", "tenant", "by", "period", "last number", "ranges", "state"),
         [
             (
-                *(each.name, each.tenant, each.period, each.last_number),
+                *(each.name, each.tenant, each.grouped_by.partition("(")[0], each.period),
+                each.last_number,
                 *(each.ranges.replace(f"-{MAX_ID}", "-"), "open" if each.is_open else "closed"),
             )
             for each in found
         ],
-        left=(0, 1, 2, 4, 5),
+        left=(0, 1, 2, 3, 5, 6),
     )
 
 
@@ -120,7 +136,10 @@ def close(
     form: AsText = TextFormat.TEXT,
     timeout: Timeout = DEFAULT_TIMEOUT,
 ) -> None:
-    """Close a series permanently: no further number can be taken from it."""
+    """Close a series: no further number can be taken from it.
+
+    It does not ask, and a closed series cannot be opened again.
+    """
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(close_series, session.store, name, tenant=tenant)
         _tell(found, "is closed", form)
@@ -139,10 +158,7 @@ def audit(
         ),
     ],
     tenant: Tenant = "",
-    tenant_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column with the tenant, in the same table."),
-    ] = None,
+    tenant_column: TenantColumn = None,
     prefix: Annotated[str, typer.Option(metavar="PREFIX", help="The prefix of the texts.")] = "",
     store: StoreUrl = None,
     config: Config = None,
@@ -167,12 +183,12 @@ def audit(
     if form is TextFormat.JSON:
         write_json(asdict(found) | {"is_sound": found.is_sound})
     else:
-        _write_audit(found, prefix)
+        _write_audit(found, prefix, tenant_column)
     if not found.is_sound:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _write_audit(found: Audit, prefix: str) -> None:
+def _write_audit(found: Audit, prefix: str, tenant_column: str | None) -> None:
     numbers = "1 number" if found.count == 1 else f"{found.count} numbers"
     write(f"{_named(found.series)}: {numbers}, the last is {found.last}\n")
     for what, ranges in (("missing", found.missing), ("not taken from it", found.untaken)):
@@ -188,6 +204,8 @@ def _write_audit(found: Audit, prefix: str) -> None:
     if found.foreign:
         ask = "" if prefix else "; if they begin with a prefix, add --prefix"
         write(f"values that are not numbers of this series: {found.foreign}{ask}\n")
+    if (found.repeated or found.untaken) and found.series.tenant and tenant_column is None:
+        write("if the table has rows of other tenants, add --tenant-column\n")
 
 
 def _of(period: str) -> str:

@@ -30,11 +30,13 @@ class ChosenStore(NamedTuple):
         where: its URL without credentials, a file's with its whole path; or its name.
         make: creates it; nothing is sent yet.
         namespace: the default of ``--namespace``.
+        has_namespace: whether a variable or the settings say so.
     """
 
     where: str
     make: Callable[[], Store]
     namespace: str = DEFAULT_NAMESPACE
+    has_namespace: bool = True
 
 
 def chosen_store(store: str | None, config: str | None) -> ChosenStore:
@@ -50,8 +52,9 @@ def chosen_store(store: str | None, config: str | None) -> ChosenStore:
     """
     url = named_url(store, config)
     if url is not None:
-        namespace = Variables.read().text("namespace") or DEFAULT_NAMESPACE
-        return ChosenStore(_shown(redacted(url)), partial(store_from_url, url), namespace)
+        given = Variables.read().text("namespace")
+        made, namespace = partial(store_from_url, url), given or DEFAULT_NAMESPACE
+        return ChosenStore(_shown(redacted(url)), made, namespace, has_namespace=bool(given))
     from ..provider.settings import configured_store
 
     where, make, namespace = configured_store(config)

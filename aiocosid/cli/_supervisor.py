@@ -42,6 +42,7 @@ POLL: Final = 0.25  # seconds between readings of the clocks
 FRESH_TIMEOUT: Final = 1.0  # seconds that the renewer's report may take after a stop
 RELEASE_TIMEOUT: Final = 5.0  # seconds that the renewer may take to release the id
 LOST: Final = 75  # the exit code if the id was lost: EX_TEMPFAIL of sysexits.h
+FIRST_FREE: Final = 3  # the first descriptor that is no standard one
 CANNOT_RUN: Final = 126  # as a shell reports a program that cannot be executed
 NOT_FOUND: Final = 127
 BY_SIGNAL: Final = 128
@@ -50,6 +51,10 @@ PASSED_ON: Final = (
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
     *(signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM),
 )
+OF_TERMINAL: Final = {signal.SIGTTIN, signal.SIGTTOU}  # they stop a process in the background
+
+# Taken or ignored by the supervisor or by Python itself, and not by the program.
+OWN_SIGNALS: Final = (signal.SIGCHLD, signal.SIGPIPE, signal.SIGTTOU, signal.SIGXFSZ)
 
 _SET_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 _SET_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
@@ -198,6 +203,8 @@ def supervise(
         The program's exit code; 128 plus the number of the signal that ended it; 75 if the machine
         id was lost; or the renewer's code if it got no machine id.
     """
+    while os.open(os.devnull, os.O_RDWR) < FIRST_FREE:
+        pass  # otherwise a pipe would take the place of a standard descriptor that is closed
     with _Signals() as signals:
         _adopt_orphans()
         renewer = _Renewer(serve)
@@ -241,6 +248,8 @@ class _Signals:
         self._old_wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         taken = (*_heeded(), signal.SIGCHLD)
         self._old = {each: signal.signal(each, _wake) for each in taken}
+        # Only the program must wait for the terminal; these two write to it, or hand it over.
+        self._old[signal.SIGTTOU] = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -269,6 +278,7 @@ class _Supervisor:
         self._program = 0
         self._status: int | None = None
         self._reason = ""
+        self._waits_for_terminal = False  # it was stopped because it read from it, or wrote to it
         self._asked_at: float | None = None  # when the program was told to end
 
     def run(self, command: Sequence[str], variables: Sequence[Expression]) -> int:
@@ -280,6 +290,10 @@ class _Supervisor:
         self._program = _start(command, environment, self._renewer)
         while self._status is None:
             self._wait()
+            # The shell's fg gives us the terminal; others of our group may need it, as in "| less".
+            if self._waits_for_terminal and _hand_terminal(os.getpgrp(), self._program):
+                self._waits_for_terminal = False
+                kill_group(self._program, signal.SIGCONT)
             self._judge()
         # Other processes of its group may still use the machine id.
         kill_group(self._program, signal.SIGKILL)
@@ -322,6 +336,7 @@ class _Supervisor:
                 return
             if os.WIFSTOPPED(status):
                 if pid == self._program:
+                    self._waits_for_terminal = os.WSTOPSIG(status) in OF_TERMINAL
                     self._stop_with_it()
             elif pid == self._program:
                 code = os.waitstatus_to_exitcode(status)
@@ -381,29 +396,26 @@ def _start(command: Sequence[str], environment: Mapping[str, str], renewer: _Ren
         return pid
     try:
         os.setpgid(0, 0)
-        for each in (*_heeded(), signal.SIGCHLD, signal.SIGPIPE):
-            signal.signal(each, signal.SIG_DFL)
         _hand_terminal(group, os.getpgrp())  # so that Ctrl-C reaches only the program
+        for each in (*_heeded(), *OWN_SIGNALS):
+            signal.signal(each, signal.SIG_DFL)
         _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
         # Reported here, because the supervisor may be killed or stopped before it can report it.
         renewer.tell(f"program {os.getpid()}")
         os.execvpe(command[0], [*command], environment)  # noqa: S606 - what the user asks for
-    except OSError as error:
-        _say(f"{command[0]}: {error.strerror}")
+    except Exception as error:  # noqa: BLE001 - this process must not go on as a second supervisor
+        _say(f"{command[0]}: {getattr(error, 'strerror', None) or error}")
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN)
 
 
 def _hand_terminal(giver: int, taker: int) -> bool:
     """Move the terminal's foreground from one process group to another; return whether it did."""
-    old = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     try:
         if os.tcgetpgrp(0) != giver:
             return False
         os.tcsetpgrp(0, taker)
     except OSError:
         return False
-    finally:
-        signal.signal(signal.SIGTTOU, old)
     return True
 
 

@@ -366,11 +366,10 @@ class ClockSkewError(CosIdError):
         self.tolerance = tolerance
 
 
-def _opening(name: str, tenant: str) -> str:
+def _opening(name: str, tenant: str, options: str = "") -> str:
     """Return the command that opens a series."""
-    if tenant:
-        return f"'aiocosid series open {quote(name)} --tenant {quote(tenant)} --store URL'"
-    return f"'aiocosid series open {quote(name)} --store URL'"
+    words = ["aiocosid series open", quote(name), tenant and f"--tenant {quote(tenant)}", options]
+    return f"'{' '.join(filter(None, words))} --store URL'"
 
 
 def _shown(name: str, tenant: str) -> str:
@@ -385,10 +384,17 @@ class SeriesNotOpenError(CosIdError):
         tenant: its tenant; empty without one.
         is_closed: whether ``aiocosid series close`` has ended it.
         tenants: tenants that have a series of this name, at most five.
+        options: further options of the command that opens it, such as ``--group-by month``.
     """
 
     def __init__(
-        self, name: str, tenant: str = "", *, is_closed: bool = False, tenants: Iterable[str] = ()
+        self,
+        name: str,
+        tenant: str = "",
+        *,
+        is_closed: bool = False,
+        tenants: Iterable[str] = (),
+        options: str = "",
     ) -> None:
         """Say what to do.
 
@@ -397,21 +403,25 @@ class SeriesNotOpenError(CosIdError):
             tenant: its tenant; empty without one.
             is_closed: whether it was closed.
             tenants: the tenants that have a series of this name.
+            options: further options of the command that opens it, such as ``--group-by month``.
         """
         self.tenants: tuple[str, ...] = (*islice(tenants, 5),)
+        command = _opening(name, tenant, options)
         self.remedy: str = (
             "open another series, under another name"
             if is_closed
             else f"name its tenant, for example {', '.join(map(repr, self.tenants))}"
             if self.tenants
-            else f"correct the name, or open it with {_opening(name, tenant)}; if it was open "
-            "before, its row was lost: give that command the last number with --after"
+            else f"correct the name, or open it with {command}; if it was open before, its row was "
+            f"lost: give that command {'--after-column' if options else '--after'} with the last "
+            "numbers"
         )
         found = "is closed" if is_closed else "is not open in this database"
         super().__init__(with_remedy(f"{_shown(name, tenant)} {found}", self.remedy))
         self.name = name
         self.tenant = tenant
         self.is_closed = is_closed
+        self.options = options
 
 
 class SeriesEndedError(CosIdError):

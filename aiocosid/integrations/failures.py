@@ -181,11 +181,14 @@ def _cause(error: Exception) -> Hashable:
     return type(error), getattr(error, "retryable", None), *stores
 
 
+_LIBRARIES: Final = {"aiocosid", "sqlalchemy"}  # the latter calls the former, and takes greenlets
+
+
 def _place(trace: TracebackType | None) -> str:
-    """Return the last line of code outside this library through which an error passed."""
+    """Return the last line of the application's code through which an error passed."""
     place = ""
     while trace is not None:
         frame, line, trace = trace.tb_frame, trace.tb_lineno, trace.tb_next
-        if frame.f_globals.get("__name__", "").partition(".")[0] != "aiocosid":
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
             place = f" [{frame.f_code.co_filename}:{line} {frame.f_code.co_name}]"
     return place

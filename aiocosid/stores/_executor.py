@@ -66,6 +66,11 @@ _MISTAKES: Final = (
     (r"rejected SSL upgrade|does not support SSL|WRONG_VERSION_NUMBER", _NO_TLS),
     ("unrecognized configuration parameter|cannot be changed now|unexpected keyword", _NO_OPTION),
     ("^ClientConfigurationError", "correct the URL's options"),
+    # From libpq, which psycopg uses: asyncpg's have classes of their own.
+    (
+        r"certificate verify failed|certificate for .* does not match|certificate file|private key",
+        "correct the URL's TLS options, or the certificates and keys that they name",
+    ),
 )
 
 _LOCKED: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -85,6 +90,9 @@ class OutOfRangeError(StoreError):
 # The server is read-only because the primary moved.
 _READ_ONLY: Final[frozenset[str | int]] = frozenset({"25006", "55000", 1290, 1792, 1836})
 
+# MySQL's drivers cannot log in in the way that the server demands, for example only with TLS.
+_LOGINS: Final = frozenset({2054, 2058, 2059, 2061})
+
 _NO_TABLE: Final = frozenset({"42P01", 1146})
 
 # Errors by their codes: texts are SQLSTATEs, of which the longest matching prefix counts; numbers
@@ -96,6 +104,7 @@ _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
             # No such privilege, user or host.
             *(1044, 1045, 1130, 1142, 1143, 1227, 1370, 1524, 1698),
             *(1820, 1862, 3118),  # the password has expired, or the account is locked
+            *_LOGINS,
             *(sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY),
         }
     ),
@@ -115,7 +124,8 @@ _MEANINGS: Final[dict[type[StoreError], frozenset[str | int]]] = {
             *(1053, 1077, 1079, 1080, 1317, 1927, 1969, 3024, 4031),  # ended by the server
             *(1158, 1159, 1160, 1161, 1184),  # the network
             *(1047, 1180, 1412, 1615, 3101),  # a cluster without quorum, or a changed table
-            *(0, *range(2000, 3000)),  # from MySQL's drivers: not, or no longer, connected
+            # From MySQL's drivers: not, or no longer, connected.
+            *({0, *range(2000, 3000)} - _LOGINS),
             *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
             *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM),
             *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_SCHEMA),
@@ -187,7 +197,7 @@ def as_store_error(label: str, exc: BaseException, path: str = "") -> StoreError
             reason = f"the server's certificate is not trusted: {_reason(each)}"
             return StoreError(label, reason, remedy="trust its authority by the URL's TLS options")
     code, reason = code_of(found), _reason(found)
-    if path and code == sqlite3.SQLITE_CANTOPEN:
+    if code == sqlite3.SQLITE_CANTOPEN and (path or not _may_open()):
         return _cannot_open(label, path, reason)
     if _is_replaced(found):
         remedy = "open a connection to the file that is there now"
@@ -216,8 +226,20 @@ def _kind(exc: BaseException, code: str | int | None, reason: str) -> type[Store
     return StoreUnavailableError if is_lost else StoreError
 
 
+def _may_open() -> bool:
+    """Return whether this process can open one more file."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
+
+
 def _cannot_open(label: str, path: str, reason: str) -> StoreError:
     folder = os.path.dirname(path)  # noqa: PTH120 - of a text
+    if not _may_open():  # SQLite does not tell
+        remedy = "close some, or raise the limit (ulimit -n); it is tried again"
+        return StoreUnavailableError(label, f"{reason}: too many open files", remedy=remedy)
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         remedy = "create it, or correct the path"
         return StoreError(label, f"{reason}: there is no folder {folder}", remedy=remedy)

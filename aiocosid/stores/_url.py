@@ -114,10 +114,17 @@ def file(doc: str) -> Option:
     """
 
     def read(text: str) -> str:
-        Path(text).open("rb").close()
+        _regular(text).open("rb").close()
         return text
 
     return Option(doc, expected="a file that can be read", read=read)
+
+
+def _regular(text: str) -> Path:
+    """Return the path of a regular file; opening a pipe would wait for its writer."""
+    if not (path := Path(text)).is_file():
+        raise ValueError(text)
+    return path
 
 
 _SEED: Final = re.compile(r"^(SU[A-Z2-7]{56})\s*$", re.MULTILINE)
@@ -133,7 +140,7 @@ def signature(doc: str, *, with_jwt: bool) -> Option:
     what = "JWT and nkey seed, as 'nsc generate creds' prints it" if with_jwt else "nkey seed"
 
     def read(text: str) -> dict[str, Any]:
-        found = Path(text).read_text("ascii")
+        found = _regular(text).read_text("ascii")
         seed, jwt = _SEED.search(found), _JWT.search(found)
         raw = b32decode(f"{seed[1]}======") if seed else b"-"
         if not seed or crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):

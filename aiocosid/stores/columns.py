@@ -64,7 +64,7 @@ async def highest_in_column(source: Store | str, column: str) -> int | None:
 
 
 async def values_of_column(
-    store: Store, column: str, where: Mapping[str, Value]
+    store: Store, column: str, where: Mapping[str, str]
 ) -> AsyncIterator[list[object]]:
     """Yield the values of a column in rising order, without NULL, in pages; it only reads.
 
@@ -73,7 +73,7 @@ async def values_of_column(
     Args:
         store: a store on SQLite, PostgreSQL or MySQL, whose database has the table.
         column: ``table.column`` or ``schema.table.column``; see `highest_in_column`.
-        where: the values that other columns must have.
+        where: the texts that other columns must have, in the same case whatever their collation.
 
     Raises:
         InvalidArgumentError: ``column``, or a name in ``where``, is not the name of a column.
@@ -85,9 +85,10 @@ async def values_of_column(
     backend = sql_backend_of(store)
     quote = "`" if backend.dialect is MYSQL else '"'
     place, name = _quoted(found, quote)
-    given = {f"w{number}": value for number, value in enumerate(where.values())}
+    given: dict[str, Value] = {f"w{number}": value for number, value in enumerate(where.values())}
     for each in where:
         _parsed(f"t.{each}")
+    columns = ", ".join([name, *(f"{quote}{each}{quote}" for each in where)])
     parts = [f"{name} IS NOT NULL"]
     parts += [
         f"{quote}{each}{quote} = {backend.dialect.parameter(key, given[key])}"
@@ -100,22 +101,27 @@ async def values_of_column(
             f"{name} {how} {backend.dialect.parameter('after', value)}" for value in after.values()
         ]
         statement = (
-            f"SELECT {name} FROM {place} WHERE {' AND '.join(parts + beyond)} "  # noqa: S608
+            f"SELECT {columns} FROM {place} WHERE {' AND '.join(parts + beyond)} "  # noqa: S608
             f"ORDER BY {name} LIMIT {_PAGE}"
         )
         with _naming_the_table():
             rows = await backend.link.fetch_rows(statement, **given, **after)
-        page: list[Any] = [row[0] for row in rows]
-        if len(page) < _PAGE:
-            yield page
+        if len(rows) < _PAGE:
+            yield _exactly(where, rows)
             return
-        last = page[-1]
+        last: Any = rows[-1][0]
         # The next page begins with all rows that have the last value, unless that value fills this
         # page.
-        whole = [each for each in page if each != last]
+        whole = [each for each in rows if each[0] != last]
         how = ">=" if whole else ">"
-        yield whole or page
+        yield _exactly(where, whole or rows)
         after = {"after": last if isinstance(last, str) else int(last)}
+
+
+def _exactly(where: Mapping[str, str], rows: Sequence[Row]) -> list[object]:
+    """Return the values of the rows that a collation has not taken for others."""
+    texts = [each.rstrip(" ") for each in where.values()]  # a CHAR column adds some
+    return [row[0] for row in rows if [str(each).rstrip(" ") for each in row[1:]] == texts]
 
 
 def _parsed(column: str) -> re.Match[str]:

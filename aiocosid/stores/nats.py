@@ -186,6 +186,8 @@ def _as_store_error(label: str, exc: Exception, *, is_off: bool = False) -> Stor
         return UnsupportedByStoreError(label, f"JetStream is off ({text})", remedy=remedy)
     if isinstance(exc, ssl.SSLCertVerificationError):
         return untrusted(label, text)
+    if isinstance(exc, SecureConnWantedError):
+        return StoreError(label, text, remedy="switch TLS on in the server, or use nats://")
     if any(word in text.lower() for word in REFUSALS):
         return StoreAuthenticationError(label, text)
     is_final = isinstance(exc, APIError) and not isinstance(exc, ServiceUnavailableError)

@@ -14,6 +14,7 @@ begin at 1.
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 from dataclasses import dataclass
 from functools import cache
@@ -128,6 +129,12 @@ class SeriesKey:
     period: str
     prefix: str = ""
     digits: int = DIGITS
+
+    @property
+    def options(self) -> str:
+        """The options of ``aiocosid series open`` for the grouping."""
+        found = re.match(r"(\w+)\(zone='([^']+)'", self.grouped_by)
+        return f"--group-by {found[1]} --zone {found[2]}" if found else ""
 
     def numbers(self, last: int, count: int) -> list[GaplessNumber]:
         """Return the numbers that a statement took, in order."""
@@ -387,14 +394,15 @@ def next_step(
     """
     first = next((each for each in rows if not each.period), None)
     if first is None:
-        raise SeriesNotOpenError(key.name, key.tenant)
+        raise SeriesNotOpenError(key.name, key.tenant, options=key.options)
     row = next((each for each in rows if each.period == key.period), None)
     if not (first.is_open and (row is None or row.is_open)):
         raise SeriesNotOpenError(key.name, key.tenant, is_closed=True)
     if first.grouped_by != key.grouped_by:
         opened = f"GroupBy.{first.grouped_by}" if first.grouped_by else "None"
         rule = f"must be {opened}, with which the series was opened"
-        raise InvalidArgumentError("group_by", key.grouped_by or None, rule)
+        given = f"GroupBy.{key.grouped_by}" if key.grouped_by else None
+        raise InvalidArgumentError("group_by", given, rule)
     if row is None:
         return None
     left = row.range_end - row.last_number

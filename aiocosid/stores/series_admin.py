@@ -9,6 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from .._life.clock import SYSTEM_CLOCK
 from ..abc import MAX_ID
 from ..abc.checks import check_integer, check_text
 from ..errors import InvalidArgumentError, SeriesNotOpenError
@@ -17,7 +18,7 @@ from .columns import sql_backend_of, values_of_column
 from .series import NAME_WIDTH, ApprovedRange, group_of, noted, ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import tzinfo
 
     from ..abc import Store
@@ -60,9 +61,19 @@ INSERT INTO {SERIES_TABLE} ({_COLUMNS})
 SELECT {{name}}, {{tenant}}, '', {{grouped_by}}, {{last_number}}, {{range_end}}, {{ranges}}, 1
 {{source}} WHERE NOT EXISTS (
     SELECT 1 FROM {SERIES_TABLE} WHERE name = {{name}} AND tenant = {{tenant}} AND period = '')"""
+_RESTORE: Final = f"""
+INSERT INTO {SERIES_TABLE} ({_COLUMNS})
+SELECT {{name}}, {{tenant}}, {{period}}, {{grouped_by}}, {{last_number}}, {MAX_ID}, '', 1
+{{source}} WHERE NOT EXISTS (
+    SELECT 1 FROM {SERIES_TABLE}
+    WHERE name = {{name}} AND tenant = {{tenant}} AND period = {{period}})"""
 _EXTEND: Final = f"""
 UPDATE {SERIES_TABLE} SET ranges = {{ranges}}
 WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND ranges = {{old}}"""
+_REGROUP: Final = f"""
+UPDATE {SERIES_TABLE} SET grouped_by = {{grouped_by}}
+WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND grouped_by = ''
+AND last_number = 0 AND ranges = '1-{MAX_ID}'"""
 _CLOSE: Final = (
     f"UPDATE {SERIES_TABLE} SET is_open = 0 WHERE name = {{name}} AND tenant = {{tenant}}"
 )
@@ -76,9 +87,13 @@ async def open_series(
     group_by: Period | GroupBy | None = None,
     zone: tzinfo | str | None = None,
     after: int = 0,
+    after_column: str | None = None,
+    tenant_column: str | None = None,
     ranges: str = "",
 ) -> Series:
     """Create a series, or add approved ranges to a series; nothing else creates a series.
+
+    A series of which no number was taken can be given a grouping later.
 
     Args:
         store: a store on PostgreSQL, MySQL, MariaDB or SQLite, in the application's database.
@@ -87,6 +102,10 @@ async def open_series(
         group_by: as for each call; see `GaplessOptions`.
         zone: the time zone of ``group_by``.
         after: the last number that another system issued; the series begins with the next one.
+        after_column: with ``group_by``, after the table of series was lost: ``table.column`` or
+            ``schema.table.column`` of the texts of `GaplessNumber`, whatever their prefix.  Each
+            period continues after its highest number there.
+        tenant_column: the column of the same table that holds the tenant, without the table's name.
         ranges: the approved ranges, for example ``1-1000,5001-6000``, in the order of their use;
             for a series that already has ranges, these are added.
 
@@ -95,14 +114,15 @@ async def open_series(
             options.
         SeriesNotOpenError: the series was closed.
         UnsupportedByStoreError: the store has no tables.
-        StoreError: the store refuses or cannot be reached.
+        StoreError: the table or column does not exist, or the store refuses or cannot be reached.
     """
     check_text("name", name, at_most=NAME_WIDTH)
     if tenant:
         check_text("tenant", tenant, at_most=NAME_WIDTH)
     check_integer("after", after, at_least=0, at_most=MAX_ID - 1)
     approved = ranges_of(ranges)
-    grouped_by = noted(group_of(group_by, zone))
+    group = group_of(group_by, zone)
+    grouped_by = noted(group)
     if approved and (after or grouped_by):
         rule = "cannot be combined with after or group_by: ranges say where numbers begin and end"
         raise InvalidArgumentError("ranges", ranges, rule)
@@ -116,11 +136,19 @@ async def open_series(
         "ranges": ranges or f"{first.first}-{first.last}",
     }
     if grouped_by and after:
-        raise InvalidArgumentError("after", after, "must be 0: each period begins at 1")
+        rule = "must be 0: each period begins at 1, or after its highest number in after_column"
+        raise InvalidArgumentError("after", after, rule)
     backend = sql_backend_of(store)
-    before = {(each.name, each.tenant) for each in await list_series(store)}
+    before = {(row[0], row[1]) for row in await _rows(store) if not row[2]}
     if (name, tenant) not in before:
+        if after_column is not None:
+            where = {} if tenant_column is None else {tenant_column: tenant}
+            for period, last in (await _highest(store, group, after_column, where)).items():
+                more: dict[str, Value] = {"period": period, "last_number": last}
+                await _run(backend, _RESTORE, {**values, **more})
         await _run(backend, _OPEN, values)
+    elif grouped_by:
+        await _run(backend, _REGROUP, {"grouped_by": grouped_by, "name": name, "tenant": tenant})
     found = await _series(store, name, tenant)
     if (name, tenant) in before and approved:
         await _extend(backend, found, ranges)
@@ -129,6 +157,28 @@ async def open_series(
         how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
         rule = f"is open at {found.last_number} with group_by={how}; take another, or these options"
         raise InvalidArgumentError("name", name, rule)
+    return found
+
+
+async def _highest(
+    store: Store, group: GroupBy | None, column: str, where: Mapping[str, str]
+) -> dict[str, int]:
+    """Return the highest number of each period in an application's column of texts."""
+    if group is None:
+        raise InvalidArgumentError("after_column", column, "requires group_by")
+    text = re.escape(group.period_at(SYSTEM_CLOCK.now_ms()))
+    period = re.sub("[0-9]+", lambda digits: f"[0-9]{{{len(digits[0])}}}", text)
+    form = re.compile(rf"(?:.*[^0-9])?({period})-0*([0-9]{{1,18}})", re.DOTALL)
+    found: dict[str, int] = {}
+    has_values = False
+    async for page in values_of_column(store, column, where):
+        for match in map(form.fullmatch, map(str, page)):
+            has_values = True
+            if match is not None:
+                found[match[1]] = max(found.get(match[1], 0), int(match[2]))
+    if has_values and not found:
+        rule = f"has no text that ends in a period and a number, such as {text}-000042"
+        raise InvalidArgumentError("after_column", column, rule)
     return found
 
 

@@ -153,7 +153,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     DOCS / "explanation" / "guarantees.md": (
         f"stops within `margin`, {DEFAULT_MARGIN} s;",
         "`sync_interval` as it is by default, 2 min",  # NATS'
-        f"new processes wait: {QUARANTINE:g} seconds by default",
+        f"[new processes wait]: {QUARANTINE:g} seconds by default",
         f"a chain holds ids for [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
         f"the current piece, up to {_opening.LONG_PIECE:,} ids",
         f"a turn after every {_opening.LONG_PIECE:,} ids",

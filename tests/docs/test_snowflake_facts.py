@@ -34,10 +34,11 @@ from tests.machine_marks import initialize_namespace
 from tests.servers import GUEST, GUEST_PASSWORD, PASSWORD, PostgresServer, ValkeyServer
 
 from ._blocks import ROOT, blocks
-from .test_facts import SCRIPTS, block_of, unpadded
+from .test_facts import RIGHTS, SCRIPTS, block_of, unpadded
 
 SCHEMA = ROOT / "docs" / "reference" / "schema.md"
 SNOWFLAKE = ROOT / "docs" / "reference" / "snowflake.md"
+API = ROOT / "docs" / "reference" / "api"
 CHOOSE = ROOT / "docs" / "howto" / "choose-a-layout.md"
 
 UNITS = {1: "1 ms", 10: "10 ms", 1000: "1 s"}
@@ -68,7 +69,6 @@ def test_the_schema_page_has_every_script_and_table() -> None:
     section = SCHEMA.read_text().split("\n## Machine ids\n")[1].split("\n## ")[0]
     page = blocks(SCHEMA, section)
     shown = {unpadded(included(block.source)) for block in page if block.language in {"sql", "lua"}}
-    shown = {each for each in shown if not each.startswith("GRANT")}
     real = {path.read_text() for path in (SCRIPTS / "server.lua", *SCRIPTS.glob("cells_*.lua"))}
     real |= {dialect.create(first_creation()) for dialect in (POSTGRES, MYSQL, SQLITE)}
     assert shown == {unpadded(each) for each in real}
@@ -117,9 +117,14 @@ async def lease_and_give_back(store: Store) -> None:
 
 @pytest.mark.integration
 async def test_the_rights_on_redis_suffice(valkey_factory: Callable[..., ValkeyServer]) -> None:
-    """A user with the first line leases, gives back and frees; both look at all namespaces."""
+    """A user leases, gives back and frees; with one more line it looks at all namespaces."""
     server = valkey_factory()
-    few, more = block_of(SCHEMA, "text", "~cosid:* ~aiocosid:marker").splitlines()
+    lines = block_of(RIGHTS, "text", "~cosid").replace("{shop", "{cosid").splitlines()
+    rights_of = {
+        task.strip(): rights for rights, _, task in (each.partition("#") for each in lines)
+    }
+    few = f"{rights_of['machine ids']} {rights_of['aiocosid machines evict']}"
+    more = rights_of["aiocosid machines list"]
     for user, rights in (("app", few), ("operator", f"{few} {more}")):
         server.call("ACL", "SETUSER", user, "reset", "on", f">{PASSWORD}", *rights.split())
     initialize_namespace(server, "cosid")
@@ -138,8 +143,10 @@ async def test_the_rights_on_postgresql_suffice(
     """A role with the grants of the page leases, gives back, frees and looks."""
     async with aiocosid.store_from_url(postgres_database) as store:
         await store.create_schema()  # which marks what it creates
-    grant = block_of(SCHEMA, "sql", "GRANT").replace("TO app", f"TO {GUEST}")
-    postgres.execute(grant, database=namespace)
+    parts = block_of(RIGHTS, "sql", "-- segments").split("-- ")
+    grants = {task: grant for task, _, grant in (each.partition("\n") for each in parts)}
+    for task in ("machine ids", "aiocosid machines evict", "aiocosid machines list"):
+        postgres.execute(grants[task].replace("TO app", f"TO {GUEST}"), database=namespace)
     url = postgres.url_for(user=GUEST, password=GUEST_PASSWORD, database=namespace)
     async with aiocosid.store_from_url(url) as store:
         await lease_and_give_back(store)
@@ -178,31 +185,48 @@ def test_the_choice_of_layouts_is_that_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "made"),
+    ("page", "name", "made"),
     [
-        ("Options of SnowflakeId", aiocosid.SnowflakeId),
-        ("Options of CachedSnowflakeId", aiocosid.snowflake.CachedSnowflakeId),
-        ("Options of MachineIdLease", aiocosid.MachineIdLease),
-        ("Options of a distributor", CellMachineIdDistributor),
+        ("snowflake", "aiocosid.snowflake.SnowflakeId", aiocosid.SnowflakeId.__init__),
+        ("snowflake", "aiocosid.snowflake.CachedSnowflakeId", snowflake.CachedSnowflakeId.__init__),
+        ("machine", "aiocosid.machine.MachineIdLease", aiocosid.MachineIdLease.__init__),
+        ("abc", "aiocosid.abc.Store.machine_id_distributor", Store.machine_id_distributor),
     ],
 )
-def test_the_options_are_those_of_the_code(heading: str, made: type) -> None:
-    """The reference names each option, and its default."""
-    section = SNOWFLAKE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    said = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
-    options = {
-        name: parameter.default
-        for name, parameter in inspect.signature(made).parameters.items()
-        # instrument and clock are told of where they belong; memory is the memory store's own.
-        if parameter.kind is parameter.KEYWORD_ONLY
-        and name not in {"instrument", "clock", "memory"}
+def test_the_options_are_on_the_page_that_is_linked(
+    page: str, name: str, made: Callable[..., Any]
+) -> None:
+    """The API, which shows the defaults of a signature, says what each option means."""
+    assert f"](api/{page}.md#{name})" in SNOWFLAKE.read_text()
+    shown = (API / f"{page}.md").read_text()
+    assert any(f"::: {name[:end]}\n" in shown for end in (len(name), name.rfind(".")))
+    text = inspect.getdoc(made) or ""
+    said = re.findall(r"^    (\w+): \S", text.partition("\nArgs:\n")[2], re.MULTILINE)
+    parameters = inspect.signature(made).parameters.values()
+    options = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert len(options) > 8
+    assert options - {*said} == set()
+
+
+@pytest.mark.parametrize("made", [Store.machine_id_distributor, CellMachineIdDistributor])
+def test_a_distributor_has_the_same_defaults_everywhere(made: Callable[..., Any]) -> None:
+    """Those of the page are those of each store that keeps cells."""
+    defaults = {
+        each.name: each.default
+        for each in inspect.signature(made).parameters.values()
+        if each.kind is each.KEYWORD_ONLY
     }
-    options["layout"] = "UID_GENERATOR_HA" if "boost" in options else "COSID_MS"
-    options["instance_id"] = "a new unique one"
-    assert {name: shown.strip("`") for name, shown in said.items()} == {
-        name: str(options[name]) for name in said
+    assert defaults == {
+        "namespace": "cosid",
+        "instance_id": None,
+        "safe_guard": DEFAULT_SAFE_GUARD,
+        "interval": None,
+        "state_dir": None,
+        "offline": 0.0,
+        "region": None,
+        "region_bits": 0,
+        "offline_beside_cosid": False,
     }
-    assert {*options} - {*said} <= {"layout", "instance_id"}
 
 
 def test_the_numbers_of_the_lease_are_those_of_the_code() -> None:

@@ -273,6 +273,36 @@ async def test_a_number_that_was_never_taken_is_not_sound(
         assert (audit.missing, audit.repeated) == ([], [])
 
 
+async def test_audit_keeps_tenants_apart(url: str) -> None:
+    """Also where the collation of the application's column does not."""
+    collation = {"sqlite": "NOCASE", "mysql": "utf8mb4_general_ci"}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        name = collation.get(engine.dialect.name)
+        await session.execute(
+            text(
+                "CREATE TABLE paid (number BIGINT, tenant CHAR(9)"
+                f"{f' COLLATE {name}' if name else ''})"
+            )
+        )
+        await session.execute(text("INSERT INTO paid VALUES (1, 'cafe'), (2, 'Cafe')"))
+        await session.commit()
+        for tenant in ("cafe", "Cafe"):
+            await open_series(store_on(engine), "invoice", tenant=tenant)
+            await gapless_batch(session, "invoice", 2, tenant=tenant)
+            await session.commit()
+        found = [
+            await audit_series(
+                store_on(engine),
+                "invoice",
+                tenant=tenant,
+                column="paid.number",
+                tenant_column="tenant",
+            )
+            for tenant in ("cafe", "Cafe")
+        ]
+        assert [each.missing for each in found] == [[("", (2, 2))], [("", (1, 1))]]
+
+
 async def test_audit_sees_a_repeat_across_two_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +327,64 @@ async def test_missing_table_is_an_error_of_ours(tmp_path: Path) -> None:
             await gapless(session, "invoice")
     assert isinstance(caught.value.__cause__, DBAPIError)
     await engine.dispose()
+
+
+async def test_periods_continue_after_a_loss(url: str) -> None:
+    """Each after its highest number in the application's table, of this tenant, by any prefix."""
+    month: Any = {"group_by": "month", "zone": BERLIN}
+    times = [datetime(2026, each, 15, tzinfo=UTC) for each in (9, 10, 10)]
+    column: Any = {"after_column": "invoice.text", "tenant_column": "tenant"}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        await open_series(store_on(engine), "invoice", tenant="a", **month)
+        for at in times:
+            taken = await gapless(session, "invoice", tenant="a", at=at, prefix="R2-", **month)
+            session.add(Invoice(number=0, text=taken.text, tenant="a"))
+        session.add(Invoice(number=0, text="202610-000077", tenant="b"))
+        session.add(Invoice(number=0, text="draft-7", tenant="a"))
+        await session.execute(text("DELETE FROM aiocosid_series"))
+        await session.commit()
+        with pytest.raises(SeriesNotOpenError, match="--after-column"):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        found = await open_series(store_on(engine), "invoice", tenant="a", **month, **column)
+        assert (found.period, found.last_number) == ("202610", 2)
+        due = [
+            (await gapless(session, "invoice", tenant="a", at=at, prefix="R2-", **month)).text
+            for at in (*times, datetime(2026, 11, 15, tzinfo=UTC))
+        ]
+        await session.commit()
+        assert due == [
+            "R2-202609-000002",
+            "R2-202610-000003",
+            "R2-202610-000004",
+            "R2-202611-000001",
+        ]
+        with pytest.raises(InvalidArgumentError, match="has no text that ends in a period"):
+            await open_series(store_on(engine), "x", after_column="invoice.number", **month)
+        with pytest.raises(InvalidArgumentError, match="requires group_by"):
+            await open_series(store_on(engine), "x", after_column="invoice.text")
+
+
+async def test_a_series_is_given_its_grouping_while_no_number_is_taken(url: str) -> None:
+    """The command of the error has it; without it, the series could not be used any more."""
+    month: Any = {"group_by": "month", "zone": BERLIN}
+    async with application(url) as engine, AsyncSession(engine) as session:
+        command = "open invoice --tenant a --group-by month --zone Europe/Berlin --store URL"
+        with pytest.raises(SeriesNotOpenError, match=command):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        await open_series(store_on(engine), "invoice", tenant="a")
+        with pytest.raises(InvalidArgumentError, match="must be None, with which"):
+            await gapless(session, "invoice", tenant="a", **month)
+        await session.rollback()
+        await open_series(store_on(engine), "invoice", tenant="a", **month)
+        assert (await gapless(session, "invoice", tenant="a", **month)).number == 1
+        await session.commit()
+        await open_series(store_on(engine), "receipt")
+        assert (await gapless(session, "receipt")).number == 1
+        await session.commit()
+        with pytest.raises(InvalidArgumentError, match="open at 1 with group_by=None"):
+            await open_series(store_on(engine), "receipt", **month)
 
 
 async def test_an_option_that_does_not_exist(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ async def test_after_a_leaf_node(zookeeper_factory: Any, tmp_path: Path) -> None
 async def test_what_is_no_right(zookeeper: ZookeeperServer, tmp_path: Path) -> None:
     """A client of the user's, whose server may be another one; a file without a limit."""
     about: Any = {"name": "shop", "ip": "10.0.0.1", "port": 8080, "state_dir": tmp_path}
-    with pytest.raises(InvalidArgumentError, match="use a URL"):
+    with pytest.raises(InvalidArgumentError, match="connect with a URL"):
         LeafZkNormalStore(zookeeper.behind, **about, offline=60)
     with pytest.raises(InvalidArgumentError, match="leaf_dir"):
         LeafZkNormalStore(zookeeper.behind, **about, leaf_dir="")

@@ -51,6 +51,15 @@ sys.exit(run(sys.argv[4:]))
 """
 
 
+# A variable without a name, which C programs can pass on and Python cannot.
+NAMELESS = """
+import os, sys
+from aiocosid.cli._program import run
+os.environ._data[b""] = b"value"
+sys.exit(run(sys.argv[3:]))
+"""
+
+
 class Runs:
     """Programs under ``machines run`` on one store."""
 
@@ -174,6 +183,7 @@ def test_an_instance_comes_back_with_its_id(runs: Runs) -> None:
     [
         (("--env", "A=id-1"), ["true"], 2, "--env"),
         (("--grace", "40"), ["true"], 2, "--grace"),
+        (("--grace", "nan"), ["true"], 2, "--grace"),
         ((), [], 2, "after '--'"),
         ((), ["no-such-program"], 127, "no-such-program"),
         (("--store", "sqlite:////nowhere/ids.db"), ["true"], 4, "/nowhere"),
@@ -188,6 +198,28 @@ def test_says_what_is_wrong(
     _, error = process.communicate()
     assert process.returncode == code, error
     assert says in error
+
+
+def test_a_program_that_cannot_be_executed_at_all(runs: Runs) -> None:
+    """The process that was to become the program never goes on as a second supervisor."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", NAMELESS, *runs.command("true")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    runs.started.append(process)
+    assert process.communicate()[1] == "aiocosid: true: illegal environment variable name\n"
+    assert process.returncode == 126
+    assert runs.holders() == []
+
+
+def test_the_program_ignores_no_signal_that_its_parent_ignores(runs: Runs) -> None:
+    """Python ignores two of them, and the supervisor one."""
+    process = runs.start("sh", "-c", "grep SigIgn /proc/self/status")
+    ignored = int(process.communicate()[0].split()[1], 16)
+    usual = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
+    assert [each for each in usual if ignored >> each - 1 & 1] == []
 
 
 def test_passes_signals_on_and_releases_last(runs: Runs) -> None:
@@ -379,6 +411,52 @@ def test_stops_and_goes_on_with_its_program(runs: Runs) -> None:
         os.close(terminal)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def test_a_program_in_the_background_comes_to_the_terminal(runs: Runs) -> None:
+    """It waits for the terminal, while the shell takes the job for a running one."""
+    out, started = runs.folder / "out.txt", runs.folder / "started"
+    program = f"echo >{started}; read line; echo $line >{out}"
+    words = shlex.join([sys.executable, "-m", "aiocosid", *runs.command("sh", "-c", program)])
+    script = f"set -m; {words} & while ! test -e {started}; do sleep 0.05; done; fg"
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", script])  # noqa: S606 - a terminal of its own
+    try:
+        wait_until(started.exists, "the program to start")
+        os.write(terminal, b"one\n")
+        wait_until(lambda: _text(out) == "one\n", "the program to read")
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_a_terminal_that_stops_writers_in_the_background(runs: Runs) -> None:
+    """The supervisor says why it ends the program, and is not stopped for it."""
+    out = runs.folder / "out.txt"
+    program = "read renewer rest </proc/$PPID/task/$PPID/children; kill -9 $renewer; sleep 50"
+    words = shlex.join([sys.executable, "-m", "aiocosid", *runs.command("sh", "-c", program)])
+    pid, terminal = pty.fork()
+    if pid == 0:
+        script = f"set -m; stty tostop; {words}; echo $? >{out}"
+        os.execvp("sh", ["sh", "-c", script])  # noqa: S606 - a terminal of its own
+    try:
+        wait_until(lambda: _text(out) != "", "the supervisor to end")
+        assert out.read_text() == "75\n"
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_standard_descriptors_may_be_closed(runs: Runs, closed: str) -> None:
+    """No message is written into a pipe that has taken their place."""
+    program = "read renewer rest </proc/$PPID/task/$PPID/children; kill -9 $renewer; sleep 50"
+    words = shlex.join([sys.executable, "-m", "aiocosid", *runs.command("sh", "-c", program)])
+    process = subprocess.Popen(["sh", "-c", f"{words} {closed}"], stderr=subprocess.DEVNULL)
+    assert process.wait(20) == 75
 
 
 def test_a_supervisor_that_stops_just_before_the_deadline(runs: Runs) -> None:

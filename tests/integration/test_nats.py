@@ -732,8 +732,9 @@ class TestLogin:
             for login in (f"app:{quote(PASSWORD, safe='')}@", ""):
                 url = f"nats+tls://{login}127.0.0.1:{port}?timeout=5"
                 async with NatsStore.from_url(url) as store:
-                    with pytest.raises(StoreUnavailableError, match="secure connection"):
+                    with pytest.raises(StoreError, match="secure connection") as told:
                         await store.counters()
+                    assert not told.value.retryable
         assert PASSWORD.encode() not in b"".join(heard)
 
     async def test_rights(

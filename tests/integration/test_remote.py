@@ -510,6 +510,31 @@ async def test_it_is_another_server(cosid_proxy: CosIdProxy, namespace: str) -> 
         assert not isinstance(caught.value, UnsupportedByStoreError)
 
 
+@pytest.mark.parametrize(
+    ("status", "meaning"),
+    [
+        (404, StoreError),
+        (407, StoreAuthenticationError),
+        (429, StoreUnavailableError),
+        (502, StoreUnavailableError),
+    ],
+)
+async def test_a_gateway_refuses(status: int, meaning: type[StoreError], namespace: str) -> None:
+    """It has fewer words than a server: a limit of requests passes by itself, too."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(f"HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno".encode())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as gateway:
+        port = gateway.sockets[0].getsockname()[1]
+        async with counter_at(f"aiocosid+http://127.0.0.1:{port}", namespace) as counter:
+            with pytest.raises(StoreError, match=f"HTTP {status}") as caught:
+                await counter.next_max_id(1)
+    assert type(caught.value) is meaning
+
+
 # Processes and loops.
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import sqlite3
@@ -225,3 +226,22 @@ class TestJournal:
                     await counter.next_max_id(10)
             await asyncio.gather(*(each.aclose() for each in stores))
         await engine.dispose()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_no_more_files_can_be_opened(path: Path, *, is_open: bool) -> None:
+    """SQLite needs one for its journal, and says nothing of the limit; it passes by itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with SqliteStore.from_url(f"sqlite:///{path}") as store:
+        counter = store.segment_distributor(name="order")
+        due = 20
+        if is_open:
+            assert await counter.next_max_id(10) == due
+            due += 10
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            with pytest.raises(StoreUnavailableError, match="too many open files"):
+                await counter.next_max_id(10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert await counter.next_max_id(10) == due

@@ -197,6 +197,7 @@ async def test_a_cluster_after_a_loss(cluster: ValkeyCluster) -> None:
     for key in (MARKER, "cosid:{cosid.order}.adder"):
         cluster.owner(key).call("DEL", key)
     words = ("init", "--after-loss", "--floor", "order=10", "--yes", "--store", cluster.url)
+    words = (*words, "--namespace", "cosid")
     ended = await to_thread.run_sync(partial(run, *words))
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("counter cosid.order continues above 10\n")

@@ -81,7 +81,7 @@ PAGES: Final = ("torn", "bit")  # no record ends a file of pages
 LOG_ALONE: Final = ("--backend-batch-interval", "1h", "--backend-batch-limit", "1000000")
 KINDS: Final = {
     "SQLite, the file": Kind(None, "ids.db", rb"cosid\.order(\x79)\x18", 0x10, PAGES),
-    "SQLite, the log of your own connection in WAL mode": Kind(
+    "SQLite, your own connection's WAL": Kind(
         None, "ids.db-wal", rb"cosid\.order(\x79)\x18", 0x10, is_wal=True
     ),
     "Redis, append-only file": Kind(
@@ -107,10 +107,14 @@ CASES: Final = [(file, each) for file, kind in KINDS.items() for each in kind.da
 
 
 def table() -> dict[tuple[str, str], tuple[str, ...]]:
-    """What the page says of the subjects, by file and damage."""
+    """What the page says of the subjects, by file and damage; a row may have several damages."""
     text = PAGE.read_text().partition("## Damaged files")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
-    return {(file, damage): tuple(found) for file, damage, *found in rows[1:]}
+    return {
+        (file, damage): tuple(found)
+        for file, damages, *found in rows[1:]
+        for damage in damages.split(", ")
+    }
 
 
 def damage_file(folder: Path, kind: Kind, damage: str, subject: str) -> None:

@@ -350,8 +350,14 @@ def test_secrets_come_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
     monkeypatch.delenv("AIOCOSID_STORE")
     secret.unlink()
-    [told] = refused(None)
-    assert told.startswith("AIOCOSID_STORE_FILE: store: names a file without a text to read")
+    os.mkfifo(secret)  # nothing ever writes to it
+    for path in (str(secret), "redis://:s3cret@h/0"):
+        monkeypatch.setenv("AIOCOSID_STORE_FILE", path)
+        [told] = refused(None)
+        assert told == (
+            "AIOCOSID_STORE_FILE: store: names no regular file with a text to read: correct the "
+            "path"
+        )
     monkeypatch.delenv("AIOCOSID_STORE_FILE")
     monkeypatch.setenv("AIOCOSID_CONFIG_FILE", "x")
     [told] = refused(None)

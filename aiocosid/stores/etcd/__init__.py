@@ -26,7 +26,8 @@ class EtcdStore(BackendStore[EtcdBackend]):
     """Many counters and machine ids on one cluster.
 
     CosId has no etcd store: the keys are aiocosid's own, named like CosId's on other stores.  Runs
-    on asyncio.  It needs no schema: a counter is created at its first use and never expires.
+    on asyncio.  It needs no schema: once ``aiocosid init`` has written the marker, a counter is
+    created at its first use.  It never expires.
 
     One transaction reserves a range: it writes only if the counter still has the value that was
     read; otherwise the value is read again.  If the reply is lost, the range is lost too.

@@ -17,9 +17,7 @@ from ...errors import (
     IdOverflowError,
     MachineIdLostError,
     MachineIdOverflowError,
-    StoreAuthenticationError,
     StoreError,
-    StoreUnavailableError,
     UnsupportedByStoreError,
 )
 from ...errors.base import MOST_SHOWN
@@ -28,7 +26,7 @@ from ...machine.instance_ids import as_instance_id
 from .._connection import BorrowedConnection, Connection, translate_errors
 from ..backend import Backend
 from ..counters import CounterDistributor
-from ._session import HttpSession, as_store_error, httpx, make_client
+from ._session import HttpSession, as_store_error, httpx, make_client, refusal_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -194,9 +192,6 @@ STORE: Final = "cosid proxy"
 
 OK: Final = range(200, 300)
 MOVED: Final = range(300, 400)
-FORBIDDEN: Final = {401, 403, 407}
-LATER: Final = {408, 425, 429}
-SERVER_FAILS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +226,7 @@ class Answer:
         said += filter(None, [self._message()])
         if self.status in MOVED:
             said.append("it redirects; give the URL that it leads to")
-        kind = StoreError
-        if self.status in FORBIDDEN:
-            kind = StoreAuthenticationError
-        elif self.status in LATER or self.status >= SERVER_FAILS:
-            kind = StoreUnavailableError
-        return kind(STORE, ": ".join(said))
+        return refusal_of(self.status)(STORE, ": ".join(said))
 
     def _message(self) -> str:
         """Return the message of CosId's error, or nothing: ``msg``, followed by ``errors``."""

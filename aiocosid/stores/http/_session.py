@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import anyio
 
 from ..._life import fork
-from ...errors import MissingExtraError, StoreError, StoreUnavailableError
+from ...errors import (
+    MissingExtraError,
+    StoreAuthenticationError,
+    StoreError,
+    StoreUnavailableError,
+)
 from .._connection import (
     CALL_TIMEOUT,
     CLOSE_TIMEOUT,
@@ -29,7 +34,15 @@ except ModuleNotFoundError as _exc:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ("CALLS_AT_ONCE", "HttpReply", "HttpSession", "as_store_error", "httpx", "make_client")
+__all__ = (
+    "CALLS_AT_ONCE",
+    "HttpReply",
+    "HttpSession",
+    "as_store_error",
+    "httpx",
+    "make_client",
+    "refusal_of",
+)
 
 # These are below the default 2 s timeout of a generator's call, so that the generator gets the
 # reason.
@@ -40,6 +53,9 @@ CALLS_AT_ONCE: Final = 32
 # A gateway answers with one of these if it cannot reach the server.  Another server may then be
 # asked; if the first request took effect after all, this costs a range.
 GATEWAY_FAILS: Final = {502, 503, 504}
+FORBIDDEN: Final = {401, 403, 407}
+LATER: Final = {408, 425, 429}
+SERVER_FAILS: Final = 500
 NOTHING_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout)
 
 HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -219,6 +235,13 @@ _OF_RUNTIME: Final = {
     "a different loop": _OTHER_LOOP,
 }
 _DRIVER: Final = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
+
+
+def refusal_of(status: int) -> type[StoreError]:
+    """Return the class of the error for a status with which a server or gateway has refused."""
+    if status in FORBIDDEN:
+        return StoreAuthenticationError
+    return StoreUnavailableError if status in LATER or status >= SERVER_FAILS else StoreError
 
 
 def as_store_error(exc: Exception, store: str, *, remedy: str) -> StoreError | None:

@@ -29,7 +29,8 @@ __all__ = ("RedisStore",)
 class RedisStore(BackendStore[RedisBackend]):
     """Counters and machine ids on one server, one cluster, or servers under Sentinel.
 
-    Runs on asyncio.  It needs no schema: a counter is created at its first use and never expires.
+    Runs on asyncio.  It needs no schema: once ``aiocosid init`` has written the
+    marker, a counter is created at its first use.  It never expires.
     If the driver resends a call, the call may be applied twice; this wastes a range, but never
     shares one.
 

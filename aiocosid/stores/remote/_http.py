@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from ...errors import StoreAuthenticationError, StoreError, StoreUnavailableError
+from ...errors import StoreError, StoreUnavailableError
 from .._connection import translate_errors
-from ..http._session import HttpSession, as_store_error, make_client
+from ..http._session import HttpSession, as_store_error, make_client, refusal_of
 from ..wire import LABEL
 from ._backend import UnexpectedAnswerError, answer_of
 
@@ -73,9 +73,4 @@ def _refusal(status: int, body: bytes) -> StoreError:
     """
     with suppress(UnexpectedAnswerError):
         answer_of(body)
-    kind = StoreError
-    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-        kind = StoreAuthenticationError
-    elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        kind = StoreUnavailableError
-    return kind(LABEL, f"HTTP {status}")
+    return refusal_of(status)(LABEL, f"HTTP {status}")

@@ -19,7 +19,8 @@ __all__ = ("ZookeeperStore",)
 class ZookeeperStore(BackendStore[ZookeeperBackend]):
     """Many counters, and machine ids, on one server or ensemble, below CosId's node ``/cosid``.
 
-    It needs no schema: a counter is created at its first use.  A slash in its name begins a child
+    It needs no schema: once ``aiocosid init`` has written the marker, a counter is created at its
+    first use.  A slash in its name begins a child
     node, as in CosId.  The name must not end in ``-locker``, because Curator keeps a lock there.
     The store must be initialised once (``aiocosid init``) before the first machine id is taken.
     Runs on asyncio.

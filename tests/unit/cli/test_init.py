@@ -235,8 +235,8 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
     aiocosid: Command, dropped: Path, types: Types, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever does not answer, or names a column that is not there, has changed nothing."""
-    floors = ("--floor", "order=3", "--floor-from", "bill=bills.id")
-    wrong = ("--floor-from", "bill=bills.number", "--yes")
+    floors = ("--namespace", "cosid", "--floor", "order=3", "--floor-from", "bill=bills.id")
+    wrong = ("--namespace", "cosid", "--floor-from", "bill=bills.number", "--yes")
     types("n\n")
     refused = aiocosid("init", "--after-loss", *floors)
     assert (refused.code, refused.out) == (1, f"{file_url(dropped)} was not initialised\n")
@@ -281,6 +281,16 @@ def test_floors_are_of_the_namespace_of_the_settings(
     shown = aiocosid("inspect", "--format", "json", *words).out
     assert '"shop.order"' in shown
     assert '"cosid.order"' not in shown
+
+
+def test_floors_without_a_namespace(aiocosid: Command, dropped: Path) -> None:
+    """They would be those of another namespace, and the application's ids would come again."""
+    ended = aiocosid("init", "--after-loss", "--floor", "order=70", "--yes")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--namespace is required with --floor: give the application's" in ended.err
+    with closing(sqlite3.connect(dropped)) as database:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    assert "cosid" not in names
 
 
 def test_half_of_a_recovery_vouches_for_nothing(aiocosid: Command, dropped: Path) -> None:

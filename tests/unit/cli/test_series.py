@@ -49,4 +49,10 @@ def test_an_audit_without_the_prefix_or_the_tenant(aiocosid: Command) -> None:
     ]
     good = aiocosid(*audit, *whose, "--prefix", "INV-")
     assert (good.code, good.out) == (0, "invoice of tenant acme: 2 numbers, the last is 2\n")
+    with closing(sqlite3.connect("ids.db")) as database, database:
+        database.execute("INSERT INTO invoices VALUES ('INV-202611-2')")
+    assert aiocosid(*audit, *whose, "--prefix", "INV-").out.splitlines()[1:] == [
+        "repeated: 202611-2",
+        "if the table has rows of other tenants, add --tenant-column",
+    ]
     assert "not open in this database; name its tenant, for example 'acme'" in aiocosid(*audit).err

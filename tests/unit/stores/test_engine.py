@@ -173,6 +173,8 @@ MEANINGS = [
     (wrapped(pymysql.DataError(1264, "x")), OutOfRangeError),
     (wrapped(pymysql.OperationalError(167, "x")), OutOfRangeError),
     (pymysql.OperationalError(2013, "x"), StoreUnavailableError),
+    (pymysql.OperationalError(2059, "plugin not configured"), StoreAuthenticationError),
+    (pymysql.OperationalError(2061, "plugin requires TLS"), StoreAuthenticationError),
     (pymysql.ProgrammingError(1064, "x"), StoreError),
     (wrapped(Exception('FATAL:  role "me" does not exist')), StoreAuthenticationError),
     (wrapped(Exception('FATAL:  database "x" does not exist')), StoreError),

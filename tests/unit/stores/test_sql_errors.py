@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any
 
+import psycopg
 import pytest
 from asyncpg import exceptions as _exceptions
 
@@ -139,6 +140,22 @@ def test_without_the_driver() -> None:
     assert "asyncpg is not installed; install it with: pip install 'aiocosid[postgres]'" in (
         done.stderr
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SSL error: certificate verify failed: self-signed certificate",
+        'server certificate for "db" does not match host name "10.0.0.1"',
+        'root certificate file "/root/.postgresql/root.crt" does not exist',
+        'private key file "key" has group or world access',
+    ],
+)
+def test_certificates_of_libpq(text: str) -> None:
+    """No retry makes them right; psycopg reports them as it reports a server that is away."""
+    error = as_store_error("postgresql", psycopg.OperationalError(f"connection failed: {text}"))
+    assert type(error) is StoreError
+    assert "TLS options" in error.remedy
 
 
 def test_a_server_without_tls() -> None:

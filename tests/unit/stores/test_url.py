@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from aiocosid.stores._url import (
     ETCD,
     HTTP,
     MYSQL,
+    NATS,
     POSTGRES,
     REDIS,
     ZOOKEEPER,
@@ -115,6 +117,7 @@ def test_files(tmp_path: Path) -> None:
     """They have to be there, and are options of TLS alone; those that belong together are."""
     for name in ("ca", "crt", "key"):
         (tmp_path / name).touch()
+    os.mkfifo(tmp_path / "pipe")  # nothing ever writes to it
     options = f"ssl_ca_certs={tmp_path}/ca&ssl_certfile={tmp_path}/crt&ssl_keyfile={tmp_path}/key"
     found = read_url(f"etcds://h?{options}", ETCD).options
     assert [found[f"ssl_{name}"] for name in ("ca_certs", "certfile", "keyfile")] == [
@@ -125,10 +128,13 @@ def test_files(tmp_path: Path) -> None:
         f"etcds://h?ssl_certfile={tmp_path}/crt": "all of ssl_certfile, ssl_keyfile, or none",
         "etcds://h?ssl_ca_certs=/not/there": "a file that can be read for ssl_ca_certs",
         f"etcds://h?ssl_ca_certs={tmp_path}": "a file that can be read",
+        f"etcds://h?ssl_ca_certs={tmp_path}/pipe": "a file that can be read",
         "etcds://h?ssl_ca_certs=%00": "a file that can be read",
     }.items():
         with pytest.raises(InvalidArgumentError, match=expected):
             read_url(url, ETCD)
+    with pytest.raises(InvalidArgumentError, match="a readable file"):
+        read_url(f"nats://h?nkey={tmp_path}/pipe", NATS)
 
 
 WRONG: Final = {
