@@ -192,7 +192,7 @@ async def _openapi(_call: HttpCall) -> HttpAnswer:
 OPERATIONS: Final = (
     HttpOperation(
         *("POST", "/v1/ids/{name:path}", _ids, TokenScope.IDS),
-        summary="Take exactly ``count`` ids.",
+        summary="Take exactly the requested number of ids.",
         answer="Ids",
         query={"count": {**COUNT, "default": 1}, "shard": SHARD},
     ),

@@ -35,7 +35,7 @@ KINDS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "A single counter is deleted or evicted": (
             "a counter is deleted or evicted;",
-            "on Redis, etcd, ZooKeeper and NATS also if all counters are deleted",
+            "on Redis, etcd, ZooKeeper and NATS also if all counters are deleted or evicted",
             "and the marker is not, or if",
             "one node of a Redis Cluster is emptied and the marker is on another",
         ),
