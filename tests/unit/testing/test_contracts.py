@@ -255,7 +255,7 @@ class WastesIds(Memory):
         (WastesIds, "test_a_counter_begins_with_its_first_step", "answered 200"),
         (OwnStep, "test_each_call_has_its_own_step", "expected 50"),
         (ThirtyTwoBits, "test_each_call_has_its_own_step", "expected"),
-        (NoOffset, "test_a_new_counter_starts_at_the_offset", "answered 10"),
+        (NoOffset, "test_a_new_counter_starts_at_the_offset", "returned 10"),
         (OffsetMoves, "test_a_new_counter_starts_at_the_offset", "moved by an offset"),
         (Private, "test_distributors_of_one_name_share_the_counter", "do not share"),
         (OneForAll, "test_counters_of_other_names_are_apart", "shares a counter"),
