@@ -67,7 +67,7 @@ class Hex(IdConverter):
 
     def as_int(self, text: str, /) -> int:
         if not text.startswith("x"):
-            raise InvalidIdError("text", text, "must be a text that begins with x")
+            raise InvalidIdError("text", text, "must be a string that begins with x")
         return int(text[1:], 16)
 
 
