@@ -102,8 +102,8 @@ def test_counters_go_on_after_a_loss(
     postgres.execute("INSERT INTO bills VALUES (7), (77)", database=namespace)
     refused = aiocosid("init", "--yes", *where)
     assert (refused.code, "--after-loss" in refused.err) == (4, True)
-    words = ("init", "--after-loss", "--namespace", "cosid")
-    words = (*words, "--floor", "order=10", "--floor-from", "bill=bills.id")
+    floors = ("--floor", "order=10", "--floor-from", "bill=bills.id")
+    words = ("init", "--after-loss", "--namespace", "cosid", *floors)
     ended = aiocosid(*words, "--yes", *where)
     assert (ended.code, ended.err) == (0, "")
     told = ["counter cosid.order continues above 10", "counter cosid.bill continues above 77"]

@@ -196,8 +196,8 @@ async def test_a_cluster_after_a_loss(cluster: ValkeyCluster) -> None:
         assert await store.segment_distributor(name="order").next_max_id(10) == 10
     for key in (MARKER, "cosid:{cosid.order}.adder"):
         cluster.owner(key).call("DEL", key)
-    words = ("init", "--after-loss", "--floor", "order=10", "--yes", "--store", cluster.url)
-    words = (*words, "--namespace", "cosid")
+    floor = ("--namespace", "cosid", "--floor", "order=10")
+    words = ("init", "--after-loss", *floor, "--yes", "--store", cluster.url)
     ended = await to_thread.run_sync(partial(run, *words))
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("counter cosid.order continues above 10\n")
