@@ -82,7 +82,7 @@ def _after_fork_in_child() -> None:
         try:
             owner._forget()
         except Exception:  # the others must forget the parent anyway
-            logger.exception("after a fork: cannot forget %r", owner)
+            logger.exception("after a fork: the child could not reset %r", owner)
 
 
 def _keep_for_ever() -> None:

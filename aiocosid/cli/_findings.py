@@ -197,8 +197,8 @@ def judge_initialized(*, is_initialized: bool) -> Finding:
     return Finding(
         check="initialised",
         status=Status.WARNING,
-        text="existing counters work, but no counter is created, and no machine id is handed out, "
-        "so there are no Snowflakes",
+        text="existing counters work, but no counter can be created and no machine id is granted, "
+        "so a generator that leases one here cannot open",
         remedy="run 'aiocosid init --store URL' once; after --after-loss, wait until all earlier "
         "leases have expired",
     )

@@ -91,7 +91,8 @@ def init(
             OPTIONS["namespace"],
             "--namespace",
             metavar="NAMESPACE",
-            words="Initialise only this {}, for Redis Cluster (default: all).",
+            words="Initialise only this {}: for machine ids on Redis Cluster. With --after-loss: "
+            "that of --floor.",
         ),
     ] = None,
     yes: Annotated[
@@ -102,8 +103,8 @@ def init(
         bool,
         typer.Option(
             "--confirm-no-holders",
-            help="Do not ask: you are sure that no process started earlier holds a machine id, "
-            "and that no counter is below an id already handed out.",
+            help="Skip the question: only if no process started earlier holds a machine id, and no "
+            "counter is below an id already handed out.",
         ),
     ] = False,
     disposable: Annotated[
@@ -131,7 +132,7 @@ def init(
         list[str] | None,
         typer.Option(
             metavar="NAME=TABLE.COLUMN",
-            help="With --after-loss: read it from a column in the same database.",
+            help="With --after-loss: your own column; its highest value is the floor of NAME.",
         ),
     ] = None,
     wait: Annotated[

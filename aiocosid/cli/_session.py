@@ -91,7 +91,7 @@ class StoreSession:
                     return await function(*args, **kwargs)
             except TimeoutError as error:
                 reason = f"no answer within {self.timeout:g} s; the call may have taken effect"
-                remedy = "try again, with a longer --timeout if it lasts"
+                remedy = "try again, with a longer --timeout if the error persists"
                 kind = self.chosen.where.partition(":")[0].lower()
                 raise StoreUnavailableError(kind, reason, remedy=remedy) from error
 

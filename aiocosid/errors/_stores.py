@@ -60,7 +60,7 @@ class StoreUnavailableError(StoreError):
     """
 
     retryable = True
-    remedy = "try again, and if it lasts, check that the server runs and can be reached"
+    remedy = "try again, and if the error persists, check that the server runs and can be reached"
 
 
 class StoreAuthenticationError(StoreError):
@@ -338,7 +338,7 @@ class SequenceUnavailableError(CosIdError):
 class SequenceExhaustedError(SequenceUnavailableError):
     """The seconds that a caller waited for are used up, by all nodes together."""
 
-    remedy = "try again, and if it lasts, use more sequence bits or another namespace"
+    remedy = "try again, and if the error persists, use more sequence bits or another namespace"
 
 
 class ClockSkewError(CosIdError):

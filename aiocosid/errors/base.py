@@ -51,7 +51,7 @@ MOST_LISTED: Final = 20  # of them, in its text
 MOST_SHOWN: Final = 100  # characters of a wrong value: it may be a whole body of a request
 HIDDEN: Final = {"", "'...'"}  # a value that may hold a secret
 
-TRY_AGAIN: Final = "try again, and check the store if it lasts"
+TRY_AGAIN: Final = "try again, and check the store if the error persists"
 SEE_CAUSE: Final = "correct what its cause names"
 
 _E = TypeVar("_E", bound="CosIdError")

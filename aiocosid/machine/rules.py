@@ -426,7 +426,7 @@ def _return_skipped(snapshot: Snapshot, changes: Changes, lower: range, now_ms: 
 
 
 def _left_by(slot: MachineSlot, instance: str) -> MachineSlot:
-    """Return a slot as released by an owner that may use it until its fence.
+    """Return a slot without one of its owners, which may still use the machine id until its fence.
 
     The next owner may be CosId: it ignores the fence, and issues ids in the millisecond or the
     second of the stamp.

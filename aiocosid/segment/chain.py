@@ -140,7 +140,7 @@ class IdSegmentChain:
     def take(self, n: int) -> list[range]:
         """Take exactly ``n`` ids, across nodes; with fewer raise IndexError and take none."""
         if n > self.remaining:
-            raise IndexError(f"{n} ids of {self.remaining}")
+            raise IndexError(f"{n} ids were requested, {self.remaining} remain")
         pieces: list[range] = []
         while n > 0 and (cut := self.cut(n)) is not None:
             pieces.append(cut[0])

@@ -203,7 +203,7 @@ def _tell(settings: Settings, found: Sequence[Listener]) -> None:
     server = settings.server
     _warn_of_expiry(settings)
     if not server.tokens and any(each.is_public for each in found):
-        logger.warning("other machines reach this server, and need no token")
+        logger.warning("other machines can reach this server, and need no token")
     names = ", ".join(each.name for each in found)
     many = f" with {server.workers} processes" if server.workers > 1 else ""
     logger.info("listening on %s%s", names, many)

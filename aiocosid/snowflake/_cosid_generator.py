@@ -93,8 +93,8 @@ def _check_zone(text: CosIdFriendlyText, now_ms: int) -> None:
     """Raise if a future local time occurs twice, since its ids could not be written."""
     if len(_offsets(text.zone, now_ms)) > 1:
         rule = (
-            "must be a zone with a constant offset, such as 'UTC' or '+01:00': while clocks go "
-            "back no id could be written for an hour"
+            "must be a zone with a constant offset, such as 'UTC' or '+01:00': when clocks go "
+            "back, local times occur twice, and no id of those times could be written"
         )
         raise InvalidArgumentError("text.zone", text.zone, rule)
 

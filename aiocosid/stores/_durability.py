@@ -120,12 +120,12 @@ def _matches(pattern: str, text: str) -> bool:
     return text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern
 
 
-_AGAIN: Final = "and their ids are issued again"
+_AGAIN: Final = "and their ids may be issued twice"
 _TABLE: Final = "table *"  # the SQL backends' names for tables
 
 # PostgreSQL.  `local` and `remote_write` are not safe, because a synchronous standby may lack the
 # commit.
-_POWER_CUT: Final = "a power cut may damage the database, and ids are issued again"
+_POWER_CUT: Final = "a power cut may damage the database, and then ids may be issued twice"
 POSTGRES: Final = (
     Rule(
         "synchronous_commit",
@@ -189,7 +189,7 @@ SQLITE: Final = (
     Rule(
         "journal_mode",
         ("wal", "delete", "truncate", "persist"),
-        "a crash may damage the file, and ids are issued again",
+        "a crash may damage the file, and then ids may be issued twice",
         "PRAGMA journal_mode = WAL",
         ("file", ("1",)),
     ),
@@ -216,7 +216,7 @@ def _eviction(what: str, *good: str) -> Rule:
     return Rule(
         "maxmemory-policy",
         ("noeviction", *good),
-        f"{what} may be evicted, and its ids are issued again",
+        f"{what} may be evicted, and then its ids may be issued twice",
         "set it to noeviction",
     )
 

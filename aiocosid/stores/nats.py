@@ -81,7 +81,8 @@ MOST_SEATS: Final = 800  # slots in a batch, which holds 1,000 messages
 
 # This is added when a counter is created, so that an increment on a missing counter is recognised.
 BIAS: Final = 10**30
-# The first sequence of the cells is above this, so that a new stream never reuses a sequence.
+# A new stream of cells begins at the time in microseconds, so it never reuses a sequence.  A lower
+# first sequence shows that `aiocosid init` did not create the stream.
 LOWEST: Final = 10**15
 PLACE: Final = {"Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp"}
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"

@@ -81,8 +81,8 @@ def name_of_root(store: Store, given: str | None) -> str:
     if isinstance(backend, MemoryBackend):
         return _memories.setdefault(backend, f"memory {secrets.token_hex(8)}")
     rule = (
-        f"is required for this {kind} root: a text such as 'db1/shop', the same in every process, "
-        "that no other root with spans on the same Redis has"
+        f"is required for this {kind} root: choose a name such as 'db1/shop' that is the same in "
+        "every process, and that no other root with spans on the same Redis uses"
     )
     raise InvalidArgumentError("root_name", given, rule)
 

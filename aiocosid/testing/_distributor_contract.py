@@ -166,7 +166,7 @@ class IdSegmentDistributorContract(OwnTests):
             told = f"a step of {step!r} returned"
             await refused(InvalidArgumentError, told, distributor.next_max_id, step)
         answer = await distributor.next_max_id(10)
-        assert answer == 20, f"a refused step has moved the counter to {answer}"
+        assert answer == 20, f"after refused steps the next range ends at {answer}, not at 20"
 
     async def test_int64_is_the_end(self, make_distributor: Make) -> None:
         """No counter passes 2^63-1: a step that does not fit is refused; one that fits works."""

@@ -134,7 +134,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             await kit.renew(text, number)
         await kit.of("a").release(4, last_ms=-1)
         found = (await kit.take("c", bits=3)).machine_id
-        assert found == 4, f"4 was given back; {found} was handed out"
+        assert found == 4, (
+            f"machine id 4 was released, and must be granted next, but {found} was granted"
+        )
 
     async def test_texts_may_hold_anything_but_nul(self, make_machines: Make) -> None:
         """Instances and namespaces may have any characters, stay distinct and are found again."""
@@ -194,7 +196,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await kit.of("a").release(first, last_ms=-1)
         assert (await kit.take("b")).machine_id == second, "the own id does not come first"
         ids = [(await kit.take(text)).machine_id for text in "cd"]
-        assert ids == [first, 2], f"{first} was given back; c and d got {ids}"
+        assert ids == [first, 2], f"machine id {first} was released; c and d got {ids}"
 
     async def test_new_ids_come_before_expired_ones(self, make_machines: Make) -> None:
         """An expired owner keeps the id until there is no other."""
@@ -293,7 +295,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await kit.of("a").release(0, last_ms=-1)
         await refused_as_lost(kit, "a", 0)
         found = (await kit.take("b")).machine_id
-        assert found == 0, f"0 was given back; {found} was handed out"
+        assert found == 0, (
+            f"machine id 0 was released, and must be granted next, but {found} was granted"
+        )
         await refused_as_lost(kit, "a", 0)
 
     async def test_giving_back_twice(self, make_machines: Make) -> None:

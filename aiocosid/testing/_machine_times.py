@@ -70,7 +70,9 @@ class MachineTimes(OwnTests):
         await kit.of("a").release(0, last_ms=now)
         grant = await kit.take("b")
         assert grant.floor_ms >= stamp, f"the stamp {stamp} was lowered: {grant.floor_ms}"
-        assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
+        assert grant.machine_id == 0, (
+            f"machine id 0 was released, and must be granted next, but {grant.machine_id} was"
+        )
 
     async def test_the_last_sign_of_life_counts(self, make_machines: Make) -> None:
         """A peer without a fence issues ids up to about its stamp, so the floor covers that too."""
@@ -135,7 +137,9 @@ class MachineTimes(OwnTests):
         await refused_as_lost(kit, "a", 0)
         await kit.renew("a", 1)
         grant = await kit.take("b")
-        assert grant.machine_id == 0, f"0 was given back; {grant.machine_id} was handed out"
+        assert grant.machine_id == 0, (
+            f"machine id 0 was released, and must be granted next, but {grant.machine_id} was"
+        )
         assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
 
     async def test_a_late_own_id_is_kept_where_there_is_no_other(self, make_machines: Make) -> None:

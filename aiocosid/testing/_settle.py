@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 __all__ = ("settle",)
 
 QUIET_TURNS: Final = 3
-"""Loop turns without a ready task that are needed.  One is not enough: a callback may wake a
-future, which wakes a future, which wakes a task.
+"""The consecutive loop turns without a ready task after which `settle` returns.
+
+One is not enough: a callback may wake a future, which wakes a future, which wakes a task.
 """
 
 MAX_TURNS: Final = 1000

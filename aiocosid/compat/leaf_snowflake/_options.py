@@ -16,8 +16,8 @@ class LeafOptions(RestartOptions):
     """The options of `LeafWorkerIdStore`.
 
     Attributes:
-        state_dir: a directory on the machine's own disk.  With it, the address need not wait for
-            its stored time after a crash and a start on the same machine.
+        state_dir: a directory on the machine's own disk.  With it, a process that starts on the
+            same machine after a crash need not wait for the address's stored time.
         offline: seconds for which ids may be issued without the registry, also by a process that
             starts on the same machine; 0, or above 3.  It needs ``state_dir`` and `from_url`.  The
             stored time is ahead by as much, even after an orderly end.  During that time, a start

@@ -98,7 +98,7 @@ class Confirmed:
         asked, seconds = self._demands.replicas, self._demands.replica_timeout
         if confirmed < asked:
             few = f"{confirmed} of {asked} replicas confirmed a grant within {seconds:g} s"
-            remedy = "try again, and check the replicas if it lasts"
+            remedy = "try again, and check the replicas if the error persists"
             raise StoreUnavailableError(STORE, f"{few}, so its range is a gap", remedy=remedy)
         return reply
 

@@ -574,7 +574,9 @@ class _Sentinels(Sentinel):
                 remedy = "correct sentinel_username and sentinel_password in the URL"
             elif failures:
                 kind, why = StoreUnavailableError, "a sentinel does not answer"
-                remedy = "try again, and if it lasts, check that sentinels run on these hosts"
+                remedy = (
+                    "try again, and if the error persists, check that sentinels run on these hosts"
+                )
             elif self.known:
                 raise
             else:

@@ -45,7 +45,8 @@ class RemoteMachineIdDistributor(CellMachineIdDistributor):
     async def ask_renew(self, asked: RenewOperation) -> Renewed:
         """Renew a machine id.
 
-        Another process with the same instance id is noticed once the renewal has been written.
+        Another process with the same instance id is detected only after the server has written the
+        renewal.
 
         Raises:
             CosIdError: as for `renew`.

@@ -254,7 +254,7 @@ def test_dropped_tables_are_made_again_if_a_person_says_so(
         "counter cosid.bill continues above 77",
     ]
     assert [aiocosid("next", each).out for each in ("order", "bill", "x")] == ["4\n", "78\n", "1\n"]
-    assert "no machine id is handed out" in aiocosid("doctor").out
+    assert "no machine id is granted" in aiocosid("doctor").out
     assert aiocosid("init", "--yes").code == 4
     told = f"{file_url(dropped)} is ready, initialised for machine ids\n"
     assert aiocosid("init", "--confirm-no-holders").out == told

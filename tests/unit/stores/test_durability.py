@@ -87,7 +87,7 @@ def test_any_other_value_is_a_weakness(rules: tuple[Rule, ...], bad: dict[str, A
         # With a deleted journal it is `synchronous` that does not suffice.
         named = "synchronous is FULL" if each == "delete" else f"{setting} is {each}"
         assert durability_warnings[0].startswith(f"{named}: ")
-        assert all("issued again" in weakness for weakness in durability_warnings)
+        assert all("issued twice" in weakness for weakness in durability_warnings)
 
 
 @pytest.mark.parametrize(
