@@ -11,7 +11,8 @@ from typing import Any
 # The servers of the tests are made to be quick, of which a store warns on stderr.
 HUSH = (
     "import logging as _logging\n"
-    "_logging.getLogger('aiocosid').addFilter(lambda r: 'issued again' not in r.getMessage())\n"
+    "def _is_told(record): return 'ids may be issued twice' not in record.getMessage()\n"
+    "_logging.getLogger('aiocosid').addFilter(_is_told)\n"
 )
 
 FORKS_BESIDE_THREADS = "ignore:This process:DeprecationWarning"  # from Python 3.12 on
