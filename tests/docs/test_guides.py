@@ -61,12 +61,12 @@ DEFAULTS: Final = {
     ),
     "reference/api/sync.md": (
         f"the step, {_batches.DEFAULT_BATCH} at most |",
-        f"thrown away after {_batches.AGE_LIMIT:g} seconds",
+        f"discarded after {_batches.AGE_LIMIT:g} seconds",
     ),
     "reference/snowflake.md": (
         f"the highest sequence of a second that the store grants | {DEFAULT_MAX_SEQUENCE} |",
         f"differ from the server's | {DEFAULT_TOLERANCE} |",
-        f"how long an old master may go on serving | {DEFAULT_MARGIN} |",
+        f"how long an old master may keep serving | {DEFAULT_MARGIN} |",
         f"the server keeps a counter | {DEFAULT_TTL} |",
     ),
 }
