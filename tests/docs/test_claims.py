@@ -127,7 +127,7 @@ CLAIMS: Final[dict[tuple[str, str], dict[str, str]]] = {
     },
     ("docs/explanation/leases.md", "The life of a lease"): {
         "The first generator": f"{OF_MACHINES}::test_new_ids_come_before_expired_ones",
-        "It writes the first fence": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
+        "The generator writes": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
         "Every `interval`": f"{LEASE}::test_ten_generators_have_one_lease",
         "A clean close": f"{LEASE}::test_it_takes_an_id_guards_it_and_gives_it_back",
     },

@@ -152,7 +152,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
     ),
     DOCS / "explanation" / "guarantees.md": (
         f"stops within `margin`, {DEFAULT_MARGIN} s;",
-        "`sync_interval` as it is by default, 2 min",  # NATS'
+        "`sync_interval` at its default, 2 min",  # NATS'
         f"[new processes wait]: {QUARANTINE:g} seconds by default",
         f"a chain holds ids for [{RESERVE:g} to {RESERVE * pace.REFILL:g} seconds]",
         f"the current piece, up to {_opening.LONG_PIECE:,} ids",
@@ -171,34 +171,34 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"do not notice an outage of the store for {UNNOTICED} seconds.",
         f"A stable instance renews every {STABLE:g} seconds;",
         f"its callers do not notice an outage for {UNNOTICED_IF_STABLE} seconds.",
-        f"With `lead=200` that is {200 - INTERVAL:g} to 200 seconds",
+        f"an instance that is not stable outlasts {200 - INTERVAL:g} to 200 seconds",
         f"The lead may be up to {_options.LEASE_SHARE:g} of the safe guard",
         (
-            f"The id's fence is up to {LEAD:g} seconds ahead; that of a stable instance up to "
-            f"{STABLE_LEAD:g}."
+            f"The id's fence is up to {LEAD:g} seconds ahead of the clock, or up to "
+            f"{STABLE_LEAD:g} for a stable instance."
         ),
         f"The old one is handed out after {GUARD / 60:g} minutes without a renewal",
         (
             f"up to `lead`: {STABLE_LEAD:g} seconds, because a stable instance renews every "
             f"{STABLE:g} seconds"
         ),
-        f"the fence on its disk has passed, {STABLE_LEAD:g} seconds at most",
+        f"the fence on its disk has passed, which takes {STABLE_LEAD:g} seconds at most",
         (
-            f"written every {DEFAULT_MARK_INTERVAL:g} seconds, so the wait is at most {BY_HAND:g} "
-            "seconds"
+            f"written every {DEFAULT_MARK_INTERVAL:g} seconds, so it waits for {BY_HAND:g} "
+            "seconds at most"
         ),
         (
             f"with `interval=5` it waits for {SHARE * 5:g} seconds at most, and makes "
             f"{60 / 5:g} calls a minute"
         ),
         f"instead of {STABLE_LEAD:g}. The record",
-        f"a nearer fence of its own, {STABLE_LEAD:g} seconds ahead",
+        f"a nearer one, {STABLE_LEAD:g} seconds ahead",
         f"does not answer within {lease_opening.OFFLINE_PATIENCE:g} seconds",
         f"tries for `start_timeout`, {_options.USUAL_PATIENCE:g} seconds by default",
         f"ids stop within {STABLE_LEAD:g} seconds, with an error",
         f"A quarantine takes {QUARANTINE_MARGIN:g} seconds more than the longest safe guard",
         f"in the namespace: {QUARANTINE:g} seconds by default",
-        f"`CachedSnowflakeId` at most, {BORROWED:g} seconds by default",
+        f"`max_borrow` of a `CachedSnowflakeId`, {BORROWED:g} seconds by default",
         f"A thousand processes make {ceil(1000 / INTERVAL)} calls a second",
         f"unavailable for {GUARD / 60:g} minutes",
         f"died within the last {GUARD / 60:g} minutes",
