@@ -243,7 +243,7 @@ FACTS: Final[dict[Path, tuple[str, ...]]] = {
         f"Calls wait for `wait_timeout`, {WAIT:g} seconds, and then raise `MachineIdUnavailable",
         f"| {UNNOTICED} | Snowflake |",
         f"| {RESERVE - ALARM:g} to {RESERVE * pace.REFILL - ALARM:g} | chain |",
-        f"for less than {ALARM:g} seconds more",
+        f"last for less than {ALARM:g} seconds:",
         f"| {RESERVED} | chain |",
         f"Calls wait for `wait_timeout`, {PATIENCE:g} seconds, and then raise `SegmentUnavailable",
         f"| {GUARD:g} | Snowflake |",
