@@ -92,7 +92,7 @@ def init(
             "--namespace",
             metavar="NAMESPACE",
             words="Initialise only this {}: for machine ids on Redis Cluster. With --after-loss: "
-            "the namespace of --floor.",
+            "the namespace of --floor's counters.",
         ),
     ] = None,
     yes: Annotated[

@@ -217,8 +217,8 @@ class WorkerIdsUsedUpError(MachineIdOverflowError):
     def __init__(self, namespace: str, *, worker_id: int, bits: int) -> None:
         CosIdError.__init__(
             self,
-            f"WORKER_NODE gave worker id {worker_id}, which {bits} machine bits do not hold, and "
-            f"no id is taken twice; {self.remedy}",
+            f"WORKER_NODE gave worker id {worker_id}, which does not fit {bits} machine bits, "
+            f"and worker ids are never reused; {self.remedy}",
         )
         self.namespace = namespace
         self.size: int = 1 << bits

@@ -153,7 +153,7 @@ def _stranger(snapshot: Snapshot, caller: Caller) -> CosIdError | None:
         ):
             return MachineIdInUseError(
                 f"instance id {caller.instance!r} of namespace {snapshot.namespace!r}",
-                holder="a process with another token, or one without the server",
+                holder="a process with another token, or one that uses the store directly",
                 remedy="take another instance id, or wait for the safe guard after its last "
                 f"renewal; 'aiocosid machines evict {machine_id} --namespace "
                 f"{quote(snapshot.namespace)} --store URL' frees its machine id if that "

@@ -77,11 +77,13 @@ OVER_QUOTA: Final = _counter(
 )
 CONNECTIONS: Final = _gauge("connections", "{connection}", "Connections that are open.")
 STORE_CALLS: Final = _counter(
-    "store.calls", "{call}", "Additions to counters that the server has requested from the store."
+    "store.calls", "{call}", "Calls to the store that add to a counter for a request."
 )
-STORE_FAILURES: Final = _counter("store.failures", "{call}", "Additions to counters that failed.")
+STORE_FAILURES: Final = _counter(
+    "store.failures", "{call}", "Calls to the store that failed to add to a counter."
+)
 STORE_TIME: Final = _counter(
-    "store.time", "s", "How long all additions to counters have taken together."
+    "store.time", "s", "How long all calls that add to a counter have taken together."
 )
 STORE_UP: Final = _gauge("store.up", "", "Whether every store answers: 1 or 0.", merge=min)
 PROCESSES: Final = _gauge("processes", "{process}", "Processes that serve.")
