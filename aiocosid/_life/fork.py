@@ -96,7 +96,7 @@ def refuse_copy(found: object) -> NoReturn:
     """Raise `TypeError`: for a class's ``__reduce_ex__``, which makes copies and pickles."""
     raise TypeError(
         f"{type(found).__name__} cannot be copied or pickled; "
-        "share it in a process, and make one in each process"
+        "share it within a process, and make one in each process"
     )
 
 

@@ -169,11 +169,12 @@ def _advice(token: str) -> str:
     """Return what to write in place of letters that are not supported."""
     letter = token[0]
     if letter == "Y":
-        return f"Y counts weeks, so that late December is next year; write {'y' * len(token)!r}"
+        year = "y" * len(token)
+        return f"Y is the year of the week, often next year in late December; write {year!r}"
     if letter in "ML":
         return "the name of a month depends on a language; write 'MM'"
     if letter in "hKk":
-        return "hours of half a day come twice; write 'HH'"
+        return "12-hour times occur twice a day; write 'HH'"
     known = sorted({*FIELDS, *VARYING, "uuuu"})
     return f"known are {', '.join(known)}; put other text in single quotes"
 

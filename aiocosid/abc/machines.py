@@ -383,7 +383,7 @@ def bits_in_use(
     width = "" if found is None else f", {found} bits,"
     what = f"{what} of the machine ids of namespace {namespace!r}{width}"
     remedy = (
-        "close them, and free what dead ones hold, each by 'aiocosid machines evict MACHINE_ID "
-        f"--namespace {quote(namespace)} --store URL'"
+        "close these instances, and free each machine id of a dead one with "
+        f"'aiocosid machines evict MACHINE_ID --namespace {quote(namespace)} --store URL'"
     )
     return MachineIdInUseError(what, holder=", ".join(holders), remedy=remedy)

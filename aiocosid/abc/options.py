@@ -157,7 +157,7 @@ class Options:
         """Raise `InvalidArgumentError` if options cannot be combined."""
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"cannot assign to {name!r}: options stay as they are")
+        raise AttributeError(f"cannot assign to {name!r}: options cannot be changed")
 
 
 def check_names(options: type[Options], given: Mapping[str, object]) -> None:

@@ -171,7 +171,7 @@ def _problem(path: Path, name: str) -> tuple[SettingsProblem, bool] | None:
         text, reason, is_ours = value_of(name), "", True
         if not text and is_file(name):
             # The value is not shown, because it may be the secret itself.
-            reason = "names no regular file with a text to read: correct the path"
+            reason = "must name a regular file with readable text: correct the path"
         elif not text:
             reason = "is empty: give it a value, or unset it"
         elif path in _FLAGS and truth(text) is None:

@@ -221,7 +221,7 @@ def _examine_part(
         needs_mark = not reading.is_initialized and "machines" not in reading.errors
         yield from _try_to_write(session, store, needs_mark=needs_mark)
     else:
-        text = "not checked; --write does, and leaves test data"
+        text = "not checked; use --write, which leaves test data"
         yield Finding(check="write", status=Status.SKIPPED, text=text)
 
 

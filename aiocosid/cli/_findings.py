@@ -230,7 +230,11 @@ def judge_markers(markers: Sequence[MachineMarker]) -> Iterator[Finding]:
         yield Finding(check="quarantine", status=Status.OK, text=text)
     for each in running:
         is_endless = each.seconds_left == inf
-        left = "until an operator ends it" if is_endless else f"for {ceil(each.seconds_left)} s"
+        left = (
+            "until an operator ends the quarantine"
+            if is_endless
+            else f"for {ceil(each.seconds_left)} s"
+        )
         yield Finding(
             check="quarantine",
             status=Status.FAILED if is_endless else Status.WARNING,

@@ -92,7 +92,7 @@ def init(
             "--namespace",
             metavar="NAMESPACE",
             words="Initialise only this {}: for machine ids on Redis Cluster. With --after-loss: "
-            "that of --floor.",
+            "the namespace of --floor's counters.",
         ),
     ] = None,
     yes: Annotated[
@@ -272,7 +272,7 @@ def _recover(
     if not request.says_yes:
         others = "all other counters" if floors else "all counters"
         question = LOST.format(where, ", ".join(sorted(floors)) or "none", others)
-        _ask(question, where, "give --yes, after a look at the floors")
+        _ask(question, where, "check the floors, then give --yes")
     create = partial(session.store.create_schema, after_loss=True)
     session.call(create, disposable=request.disposable)
     for name, above in found.items():
@@ -283,7 +283,8 @@ def _recover(
         session.call(session.store.initialize, after_loss=True)
         ready += (
             "; machine ids are handed out once all earlier leases have expired\n"
-            "Restart CosId's Java processes before then: they do not notice that theirs are lost"
+            "Restart CosId's Java processes before then: "
+            "they do not notice that their machine ids are lost"
         )
     write(f"{where} {ready}\n")
 

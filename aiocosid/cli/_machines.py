@@ -104,7 +104,11 @@ def tell_quarantines(session: StoreSession, namespace: str | None) -> None:
     for each in markers:
         if each.is_quarantined and namespace in {None, each.namespace}:
             is_endless = isinf(each.seconds_left)
-            left = "until an operator ends it" if is_endless else f"for {ceil(each.seconds_left)} s"
+            left = (
+                "until an operator ends the quarantine"
+                if is_endless
+                else f"for {ceil(each.seconds_left)} s"
+            )
             subject = f"{PROGRAM}: namespace {printable(each.namespace)} is in quarantine"
             typer.echo(f"{subject}: no machine ids {left}", err=True)
 
@@ -166,7 +170,9 @@ def evict(
 
 @machines.command()
 def forget(
-    lost: Annotated[str, typer.Argument(metavar="NAMESPACE", help="The one that was removed.")],
+    lost: Annotated[
+        str, typer.Argument(metavar="NAMESPACE", help="The namespace that was removed.")
+    ],
     *,
     store: StoreUrl = None,
     config: Config = None,
@@ -179,7 +185,9 @@ def forget(
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         was_missed = session.call(session.store.forget_namespace, namespace=lost)
-    missed = "is no longer missing" if was_missed else "was not missing: every counted one exists"
+    missed = (
+        "is no longer missing" if was_missed else "was not missing: every counted namespace exists"
+    )
     write(f"namespace {printable(lost)} {missed}\n")
 
 
@@ -262,7 +270,7 @@ def floor(
     ] = None,
     above_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="The latest existing id, of --layout."),
+        typer.Option(metavar="ID", help="The latest existing id, read with --layout."),
     ] = None,
     layout: Layout = None,
     bits: Bits = None,

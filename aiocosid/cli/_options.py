@@ -109,7 +109,8 @@ Namespace = Annotated[
         OPTIONS["namespace"],
         "--namespace",
         metavar="NAMESPACE",
-        words=f"{{}} (default: AIOCOSID_NAMESPACE, that of the settings, or {DEFAULT_NAMESPACE}).",
+        words="{} (default: AIOCOSID_NAMESPACE, the settings' namespace, or "
+        f"{DEFAULT_NAMESPACE}).",
     ),
 ]
 

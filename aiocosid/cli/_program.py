@@ -69,13 +69,21 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = made.add_argument
-    add("--store", metavar="URL", help="the store (default: AIOCOSID_STORE, or that of --config)")
+    add(
+        "--store",
+        metavar="URL",
+        help="the store (default: AIOCOSID_STORE, or the store of --config)",
+    )
     add("--config", metavar="FILE", help="take store and namespace from a TOML file")
     add("--namespace", help="the namespace of the machine id (default: the store's)")
     add("--bits", type=int, default=10, help="the width of the worker id, in bits (default: 10)")
-    add("--region", type=int, metavar="N", help="the region of the store; needs --region-bits")
+    add("--region", type=int, metavar="N", help="the region of the store; requires --region-bits")
     add(
-        "--region-bits", type=int, default=0, metavar="N", help="the bits that name it (default: 0)"
+        "--region-bits",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how many bits name the region (default: 0)",
     )
     add(
         "--env",
@@ -87,7 +95,8 @@ def parser() -> argparse.ArgumentParser:
         "--instance",
         dest="instance_id",
         metavar="NAME",
-        help="a stable name that keeps its machine id over restarts, such as a StatefulSet's pod",
+        help="a stable name that keeps its machine id over restarts, such as the name of a "
+        "StatefulSet's pod",
     )
     add(
         "--safe-guard",

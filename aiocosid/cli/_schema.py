@@ -41,7 +41,9 @@ def dialect_of(url: str) -> SqlDialect:
     """
     dialect = SCHEMES.get(url.partition(":")[0].partition("+")[0].lower())
     if dialect is None:
-        rule = f"is required, as the store is no SQL database; give one of {', '.join(SqlDialect)}"
+        rule = (
+            f"is required, as the store is not an SQL database; give one of {', '.join(SqlDialect)}"
+        )
         raise InvalidArgumentError("--dialect", None, rule)
     return dialect
 

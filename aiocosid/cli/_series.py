@@ -67,7 +67,7 @@ def open_(
         typer.Option(
             "--range",
             metavar="FIRST-LAST",
-            help="An approved range; may be repeated. For a series with ranges, another one.",
+            help="An approved range, or one more for a series that has ranges; may be repeated.",
         ),
     ] = None,
     store: StoreUrl = None,
@@ -138,7 +138,7 @@ def close(
 ) -> None:
     """Close a series: no further number can be taken from it.
 
-    It does not ask, and a closed series cannot be opened again.
+    It asks for no confirmation, and a closed series cannot be opened again.
     """
     with StoreSession.on(store, config, timeout=timeout) as session:
         found = session.call(close_series, session.store, name, tenant=tenant)
@@ -154,7 +154,8 @@ def audit(
         str,
         typer.Option(
             metavar="TABLE.COLUMN",
-            help="The application's column with the numbers; of a series with periods, its texts.",
+            help="The application's column with the numbers, or with the texts of a "
+            "series with periods.",
         ),
     ],
     tenant: Tenant = "",

@@ -125,7 +125,7 @@ def new(
 ) -> None:
     """Create a token, and print the table that the settings need.
 
-    The table goes to standard output and has only the token's hash.  The token itself goes to
+    The table goes to standard output and contains only the token's hash.  The token itself goes to
     standard error, and is not shown again.
     """
     from ..server import new_token, token_table

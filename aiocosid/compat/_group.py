@@ -344,7 +344,8 @@ class GroupStore(NotCopyable, Store):
                 examined = rows.examined(row)
                 own = rows.table.class_of(row) if rows.table.classes else None
                 shared = tuple(
-                    f"database {other} has ids of {theirs[1]} modulo {theirs[0]}: some are the same"
+                    f"database {other} has ids that are {theirs[1]} modulo {theirs[0]}: "
+                    "some are the same"
                     for name, other, theirs in classes
                     if own and name == row.name and _share_ids(own, theirs)
                 )

@@ -67,7 +67,7 @@ class TableRows:
         """Return the explanation of a row."""
         table, problems, step = self.table, self.table.problems(row), as_integer(row.step) or 1
         if not problems and table.is_used_up(row, table.amount(step, 1)):
-            problems = (f"it is used up: {step} ids more would pass 2^63-1",)
+            problems = (f"it is used up: {step} more ids would pass 2^63-1",)
         return Examined(
             name=row.name,
             stored=as_integer(row.stored),

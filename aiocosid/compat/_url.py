@@ -64,7 +64,7 @@ def split_options(
 def check_identifier(argument: str, value: object) -> None:
     """Raise unless the value is a name that needs no quotes in a statement."""
     if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
-        rule = "must be a table's name of at most 64 letters, digits and _"
+        rule = "must be a table name of at most 64 letters, digits and _"
         raise InvalidArgumentError(argument, value, rule)
 
 

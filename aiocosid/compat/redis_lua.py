@@ -216,8 +216,8 @@ class RedisLuaStore(NotCopyable, Store):
             f"all {self._most} sequences are granted; nodes of the script may get ranges that end "
             "before they begin": spent,
             "it never expires; delete it once its second is past": endless,
-            "the lock never expires: nodes of the script get nothing of that second": locked,
-            f"the lock is for longer than the {_LOCK_MS} ms of the script": longer,
+            "the lock never expires: nodes that use the script get no ids of that second": locked,
+            f"the lock lasts longer than the {_LOCK_MS} ms of the script": longer,
         }
         for text, names in texts.items():
             if names:
@@ -242,7 +242,7 @@ class RedisLuaStore(NotCopyable, Store):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        why, remedy = "its counters are of a second each", "use ShardedId on RedisStore"
+        why, remedy = "each of its counters is for one second", "use ShardedId on RedisStore"
         raise UnsupportedByStoreError(type(self).__name__, why, remedy=remedy)
 
     async def aopen(self) -> None:

@@ -116,7 +116,7 @@ class _Servers(Registry[Nodes]):
         await at.ensure(self.namespace, self._notes)
         granted = self.door.session_timeout
         if granted < self._session_timeout - _CUT:
-            asked = f"and {self._session_timeout:g} s were asked for"
+            asked = f"and {self._session_timeout:g} s were requested"
             reason = f"the server grants sessions of {granted:g} s, {asked}"
             raise StoreError(STORE, reason, remedy="ask for a shorter one")
         found = await self._read(at, *self._wanted)
@@ -162,10 +162,12 @@ class _Servers(Registry[Nodes]):
         node = held[0].node
         if node is not None and node.owner == at.owner:
             other = f"another object on this client, {holders[0]}"
-            return MachineIdInUseError(what, holder=other, remedy="close that, or end the session")
+            return MachineIdInUseError(
+                what, holder=other, remedy="close that object, or end the session"
+            )
         if holders[0] != self.instance_id.text:
             return MachineIdInUseError(what, holder=holders[0])
-        end = f"wait {self._session_timeout:g} s, in which it ends"
+        end = f"wait {self._session_timeout:g} s until it ends"
         remedy = f"if that was this process's former session, {end}"
         reason = f"{what} is held by another session of {holders[0]}"
         return StoreUnavailableError(STORE, reason, remedy=remedy)

@@ -305,7 +305,7 @@ class DatePrefixIdConverter(IdConverter):
         """
         found = self._form.match(text_of(text))
         if found is None:
-            rule = f"must be a date as {self.pattern!r}, {self.delimiter!r} and an id"
+            rule = f"must be a date like {self.pattern!r}, {self.delimiter!r} and an id"
             raise InvalidIdError("id", text, rule)
         return self.inner.as_int(text[found.end() :])
 

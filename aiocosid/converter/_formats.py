@@ -62,7 +62,7 @@ class _Timed(IdConverter):
         if layout is None:
             check_id(new_id)
             return 0
-        check_id(new_id, at_most=layout.max_id, remedy="higher ones are not of this layout")
+        check_id(new_id, at_most=layout.max_id, remedy="higher ids do not belong to this layout")
         time_ms = layout.ms_of(new_id >> (layout.machine_bits + layout.sequence_bits))
         if time_ms > LAST_MS:
             raise InvalidIdError("id", new_id, "must have a time before the year 10890")

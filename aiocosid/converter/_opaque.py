@@ -27,7 +27,7 @@ __all__ = ("Ff1", "OpaqueIdConverter")
 BITS: Final = 63
 KEY_SIZES: Final = (16, 24, 32)
 HEX_KEY: Final = re.compile(r"(?:[0-9A-Fa-f]{16}){2,4}")
-KEY: Final = "16, 24 or 32 random bytes, as secrets.token_bytes(32) makes them"
+KEY: Final = "16, 24 or 32 random bytes, such as secrets.token_bytes(32)"
 _KEY_TEXT: Final = "hexadecimal digits or base64 of 16, 24 or 32 bytes"
 
 

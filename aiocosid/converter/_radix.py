@@ -142,7 +142,7 @@ class RadixIdConverter(IdConverter):
         }
 
     def _check(self, new_id: object) -> None:
-        remedy = f"char_size is {self.char_size}, and may be up to {self.most}"
+        remedy = f"char_size is {self.char_size} (maximum {self.most})"
         check_id(new_id, at_most=self.max_id, remedy=remedy)
 
     def _refusal(self, text: str) -> InvalidIdError:
@@ -275,7 +275,7 @@ class CrockfordIdConverter(IdConverter):
         except InvalidIdError:
             raise self._refusal(text) from None
         if self.check and CHECKS[number % len(CHECKS)] != symbol:
-            rule = "has a typing error: its last character, the check symbol, does not fit"
+            rule = "has a typing error: its last character, the check symbol, does not match"
             raise InvalidIdError("id", text, rule)
         return number
 

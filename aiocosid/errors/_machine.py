@@ -81,7 +81,7 @@ class ClockTooManyBackwardsError(CosIdError):
     def __init__(self, *, backwards: float, threshold: float) -> None:
         super().__init__(
             f"the wall clock is {backwards:g} s behind the last id's time, more than the "
-            f"{threshold:g} s that are waited for (broken_threshold); {self.remedy}"
+            f"{threshold:g} s that a call waits (broken_threshold); {self.remedy}"
         )
         self.backwards = backwards
         self.threshold = threshold
@@ -156,7 +156,7 @@ class MachineBitsMismatchError(CosIdError):
         if region_code != found_region:
             asked = f"{bits} bits {_in_region(region_code)} were"
             has = f"{found} bits {_in_region(found_region)} in this store"
-            advice, changed = "name that region, or the store of yours", "region"
+            advice, changed = "name that region, or the store of your region", "region"
         super().__init__(
             f"namespace {namespace!r} has machine ids of {has}, and {asked} asked for; {advice}, "
             f"or another namespace; if the {changed} has changed permanently, close all instances "
@@ -181,8 +181,8 @@ class MachineIdOverflowError(CosIdError):
 
     retryable = True
     remedy: str = (
-        "close an instance, use more machine bits, or wait for the safe guard duration of those "
-        "that died ('aiocosid machines list --store URL' shows them)"
+        "close an instance, use more machine bits, or wait for the safe guard duration of dead "
+        "instances ('aiocosid machines list --store URL' shows them)"
     )
 
     def __init__(self, namespace: str, *, size: int, holders: tuple[str, ...] = ()) -> None:
@@ -217,8 +217,8 @@ class WorkerIdsUsedUpError(MachineIdOverflowError):
     def __init__(self, namespace: str, *, worker_id: int, bits: int) -> None:
         CosIdError.__init__(
             self,
-            f"WORKER_NODE gave worker id {worker_id}, which {bits} machine bits do not hold, and "
-            f"no id is taken twice; {self.remedy}",
+            f"WORKER_NODE gave worker id {worker_id}, which does not fit {bits} machine bits, "
+            f"and worker ids are never reused; {self.remedy}",
         )
         self.namespace = namespace
         self.size: int = 1 << bits
@@ -372,7 +372,7 @@ class MachineIdUnavailableError(CosIdError):
         self, namespace: str, *, waited: float, reason: str = "", remedy: str = ""
     ) -> None:
         remedy = remedy or TRY_AGAIN
-        what = f"no machine id of namespace {namespace!r} could be had within {waited:g} s"
+        what = f"no machine id of namespace {namespace!r} became available within {waited:g} s"
         super().__init__(with_remedy(f"{what}: {reason}" if reason else what, remedy))
         self.remedy: str = remedy
         self.namespace = namespace

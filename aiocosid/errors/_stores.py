@@ -130,7 +130,7 @@ class StoreNotEmptyError(StoreError):
     def __init__(self, store: str) -> None:
         super().__init__(
             store,
-            "it has no marker, but tables, counters or machine ids of before: it was restored or "
+            "it has no marker, but tables, counters or machine ids from before: it was restored or "
             "emptied, or a process that was started before still uses it",
             remedy="stop every process that holds a machine id in it, then run 'aiocosid init "
             "--store URL --confirm-no-holders'",

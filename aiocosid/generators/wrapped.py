@@ -166,7 +166,9 @@ async def _check_bits(record: IdSegmentDistributor, bits: int) -> None:
     if not isinstance(answer, int):
         raise answer
     if (found := answer >> FROZEN) != bits:
-        rule = f"must be {found}: the store has that width in counter {record.namespaced_name!r}"
+        rule = (
+            f"must be {found}: the store records that width in counter {record.namespaced_name!r}"
+        )
         raise InvalidArgumentError("bits", bits, rule)
 
 

@@ -128,7 +128,7 @@ SPANS_LEASED: Final = _counter(
     _REASONED,
 )
 CACHE_LOSSES: Final = _counter(
-    "aiocosid.cache.losses", "{outage}", "How often a tiered store's cache ceased to answer."
+    "aiocosid.cache.losses", "{outage}", "How often a tiered store's cache stopped answering."
 )
 CLOCK_BACKWARDS: Final = _histogram(
     "aiocosid.clock.backwards", "s", "How far the clock was behind when a call had to wait for it."
@@ -139,7 +139,7 @@ GUARD_DURATION: Final = _histogram(
 GUARD_FAILURES: Final = _counter(
     "aiocosid.machine.renewal.failures",
     "{failure}",
-    "Signs of life that the store did not take, and machine ids that it did not give.",
+    "Renewals that the store did not confirm, and machine ids that it did not grant.",
     (*_MACHINE, "error.type"),
 )
 DISTRIBUTIONS: Final = _counter(
@@ -191,13 +191,13 @@ MACHINE_ID: Final = _gauge("aiocosid.machine.id", "", "The machine id in use.")
 LEASE_LEFT: Final = _gauge(
     "aiocosid.machine.lease.left",
     "s",
-    "How long the machine id is ours without a further renewal.",
+    "How long this process keeps the machine id without a further renewal.",
     merge=min,
 )
 MARK: Final = _gauge(
     "aiocosid.machine.fence.timestamp",
     "s",
-    "No id is issued with a later time, unix time.",
+    "The time above which no id is issued, as Unix time.",
     merge=min,
 )
 

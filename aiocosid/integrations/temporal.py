@@ -65,7 +65,7 @@ def _refuse_in_workflow(what: str) -> None:
         raise WrongLoopError(
             what,
             reason="gives no ids to the code of a Temporal workflow, because a replay would get "
-            "others",
+            "different ones",
             remedy="take the id in an activity and return it, or use workflow.uuid4(), which a "
             "replay repeats",
         )

@@ -369,6 +369,6 @@ def _not_locked() -> CosIdError:
     return StoreUnavailableError(
         STORE,
         "cannot lock and write the record of this instance, on which its ids depend: another "
-        "process has it, or the disk does not answer",
-        remedy="close the other process, or mend the disk; it is tried again",
+        "process has locked it, or the disk does not answer",
+        remedy="stop the other process, or repair the disk; aiocosid tries again",
     )

@@ -79,12 +79,12 @@ def twin(namespace: str, instance: str, took: Took) -> MachineIdInUseError:
     return MachineIdInUseError(
         f"instance id {instance!r} of namespace {namespace!r}",
         holder=(
-            "a process with another state_dir, of which this one may be a copy: it may issue "
-            f"ids for {left:g} s more, also without the store, and after a new start"
+            "a process with a different state_dir, of which this one may be a copy; that process "
+            f"may issue ids for {left:g} s more, even without the store or after a restart"
         ),
         remedy=(
             "give each process an instance id and a state_dir of its own; if that process "
-            "never starts again, wait so long"
+            "never starts again, wait that long"
         ),
     )
 
@@ -160,7 +160,7 @@ async def transact(
         # A small read is enough: the process that committed first has written what was missing.
         need = replace(first, sample=_widened(first.sample, conflicts))
         if SYSTEM_CLOCK.monotonic() > until:
-            reason = f"other processes changed the machine ids of {namespace!r} each time"
+            reason = f"other processes changed the machine ids of {namespace!r} at each try"
             raise StoreUnavailableError(backend.label, reason, remedy="try again")
         longest = min(FIRST_PAUSE * 2**conflicts, LONGEST_PAUSE)
         await SYSTEM_CLOCK.sleep(random.uniform(0, longest))  # noqa: S311 - no secret

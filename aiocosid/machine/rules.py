@@ -153,10 +153,11 @@ def _stranger(snapshot: Snapshot, caller: Caller) -> CosIdError | None:
         ):
             return MachineIdInUseError(
                 f"instance id {caller.instance!r} of namespace {snapshot.namespace!r}",
-                holder="a process with another token, or one without the server",
+                holder="a process with another token, or one that uses the store directly",
                 remedy="take another instance id, or wait for the safe guard after its last "
                 f"renewal; 'aiocosid machines evict {machine_id} --namespace "
-                f"{quote(snapshot.namespace)} --store URL' takes its id if it is dead",
+                f"{quote(snapshot.namespace)} --store URL' frees its machine id if that "
+                "process is dead",
             )
     return None
 
@@ -527,7 +528,7 @@ def _is_latest(slot: MachineSlot, caller: Caller, token: str) -> bool:
 
 def _loss(slot: MachineSlot, instance: str) -> str:
     if instance in slot.holders:
-        return f"it was handed out again to the same instance {instance}, which runs twice"
+        return f"it was handed out again to the same instance {instance}, which is running twice"
     return f"{slot.holders[0]} holds it" if slot.holders else "no instance holds it"
 
 

@@ -237,7 +237,8 @@ class SegmentOpening:
         if self.supply.used_up and in_hand < wanted:
             raise self.supply.overflow()
         if len(self.line) >= self.options.max_waiters:
-            reason = f"{len(self.line)} callers wait already, and max_waiters is as many"
+            most = self.options.max_waiters
+            reason = f"{len(self.line)} callers are waiting already (max_waiters={most})"
             remedy = "try again, or raise max_waiters"
             raise self.supply.no_segment(reason=reason, remedy=remedy)
         self.line.add(waiter)

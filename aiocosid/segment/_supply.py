@@ -413,7 +413,7 @@ class Supply:
         for each in block.ranges:
             if each[0] <= last:
                 # The server was restarted, and its clock has stepped back.
-                reason = f"its ids must be above {last}, and begin with {each[0]}"
+                reason = f"its ids must be above {last}, but begin with {each[0]}"
                 remedy = "wait until the server's clock has caught up; it is called again"
                 return StoreUnavailableError(self.distributor.store, reason, remedy=remedy)
             last = each[-1]

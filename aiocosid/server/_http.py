@@ -209,7 +209,7 @@ def check_many(scope: Scope, access: Access) -> None:
         Problem: the request is GET, and its sender has shown no token.
     """
     if access.token is None and scope["method"] == "GET":
-        detail = "more than one id at a time wants POST, or a token"
+        detail = "more than one id at a time requires POST or a token"
         raise Problem(
             HTTPStatus.METHOD_NOT_ALLOWED, "not-by-get", detail, headers={"allow": "POST"}
         )
@@ -269,7 +269,7 @@ def parts_of(scope: Scope, prefix: str) -> list[str]:
     try:
         return [unquote(part, errors="strict") for part in parts]
     except UnicodeDecodeError:
-        detail = "the path is no UTF-8"
+        detail = "the path is not UTF-8"
         raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail) from None
 
 
@@ -315,7 +315,7 @@ async def body_of(scope: Scope, receive: Receive, at_most: int) -> bytes:
     too_long = Problem(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "body-too-long",
-        f"a body has at most {at_most} bytes",
+        f"a body may have at most {at_most} bytes",
         headers={"connection": "close"},
     )
     for name, value in scope["headers"]:

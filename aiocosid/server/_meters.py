@@ -60,14 +60,14 @@ REQUESTS: Final = _counter(
 )
 DURATION: Final = _histogram("duration", "s", "How long a request took.", ROUTE)
 COMMANDS: Final = _counter(
-    "commands", "{command}", "Commands of RESP that were answered.", (COMMAND, TOKEN, STATUS)
+    "commands", "{command}", "RESP commands that were answered.", (COMMAND, TOKEN, STATUS)
 )
 COMMAND_DURATION: Final = _histogram(
-    "commands.duration", "s", "How long a command of RESP took.", (COMMAND,)
+    "commands.duration", "s", "How long a RESP command took.", (COMMAND,)
 )
 REFUSED: Final = _counter(
     *("tokens.refused", "{request}"),
-    "Requests without a token that is needed, and is valid.",
+    "Requests that needed a token, and had no valid one.",
     ("reason",),
 )
 OVER_QUOTA: Final = _counter(
@@ -77,10 +77,14 @@ OVER_QUOTA: Final = _counter(
 )
 CONNECTIONS: Final = _gauge("connections", "{connection}", "Connections that are open.")
 STORE_CALLS: Final = _counter(
-    "store.calls", "{call}", "Additions to counters that requests have asked the store for."
+    "store.calls", "{call}", "Calls to the store that add to a counter for a request."
 )
-STORE_FAILURES: Final = _counter("store.failures", "{call}", "Those of them that failed.")
-STORE_TIME: Final = _counter("store.time", "s", "How long all of them together have taken.")
+STORE_FAILURES: Final = _counter(
+    "store.failures", "{call}", "Calls to the store that failed to add to a counter."
+)
+STORE_TIME: Final = _counter(
+    "store.time", "s", "How long all calls that add to a counter have taken together."
+)
 STORE_UP: Final = _gauge("store.up", "", "Whether every store answers: 1 or 0.", merge=min)
 PROCESSES: Final = _gauge("processes", "{process}", "Processes that serve.")
 

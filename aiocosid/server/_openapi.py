@@ -26,7 +26,7 @@ ATTRIBUTE: Final = re.compile(r"^(?P<name>\w+): (?P<text>.*(?:\n +.*)*)", re.MUL
 
 COUNT: Final = {"type": "integer", "minimum": 1}
 SHARD: Final = {
-    "description": "The sharding id of all of them; without it the generator's own.",
+    "description": "The sharding id of all ids; the default is the generator's own.",
     "type": "integer",
     "minimum": 0,
     "default": None,
@@ -54,7 +54,7 @@ def _described(model: type[BaseModel]) -> dict[str, Any]:
 SCHEMAS: Final[dict[str, dict[str, Any]]] = {
     **{name: _described(model) for name, model in MODELS.items()},
     "Ids": {
-        "description": "Ids as text; numbers are there only if all of them are below 2^53, where "
+        "description": "Ids as text; numbers are present only if all of them are below 2^53, where "
         "JavaScript reads them exactly.",
         "type": "object",
         "properties": {
@@ -68,7 +68,7 @@ SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         "stride, every stride-th of them.",
         **_object(first=DECIMAL, last=DECIMAL, step=COUNT),
     },
-    "Parts": {**_object(id=TEXT), "description": "What an id says, as far as it says it."},
+    "Parts": {**_object(id=TEXT), "description": "The parts of an id, as far as it has them."},
     "Generators": _object(
         generators={
             "type": "array",
@@ -91,7 +91,7 @@ PROBLEMS: Final = {
     401: "A token is needed, or this one is wrong or has expired.",
     403: "The token does not allow this.",
     404: "There is no generator or counter of that name.",
-    409: "It cannot be done as things are: machine ids or ids are used up, a lease is lost, or the "
+    409: "A conflict: machine ids or ids are used up, a lease is lost, or the "
     "client's clock is wrong.",
     413: "The body is too long.",
     421: "Without a token, call the server by one of its names.",

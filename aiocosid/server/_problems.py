@@ -101,7 +101,7 @@ def problem_of(error: CosIdError) -> Problem:
     for kind, status, name in _STATUSES:
         if isinstance(error, kind):
             return Problem(status, name, "" if isinstance(error, StoreError) else str(error))
-    FAILURES.note(error, "the store gave a request no answer")
+    FAILURES.note(error, "the store did not answer a request")
     if error.retryable:
         after = retry_after(error)
         return Problem(

@@ -285,7 +285,7 @@ class Service:
             Problem: the caller may not do this, or the name is too long.
         """
         if len(name) > self.limits.name:
-            detail = f"a name has at most {self.limits.name} characters"
+            detail = f"a name may have at most {self.limits.name} characters"
             raise Problem(HTTPStatus.BAD_REQUEST, "invalid-argument", detail)
         if not access.allows(wanted, name):
             detail = access.refusal(wanted, name)

@@ -57,7 +57,7 @@ class SpanDistributor(NotCopyable, IdSegmentDistributor):
     __slots__ = ("_bought", "_cut", "_root")
 
     store = "span"
-    order_risk = "each process that leases spans hands out ids of another one at the same time"
+    order_risk = "each process that leases spans hands out ids of a different span at the same time"
 
     def __init__(
         self,

@@ -134,7 +134,7 @@ async def _timed(work: Awaitable[T]) -> T:
     try:
         return await work
     except ClockSkewError as error:
-        detail = f"the client's clock is {error.ahead} s ahead: set it right"
+        detail = f"the client's clock is {error.ahead} s ahead: correct it"
         raise Problem(HTTPStatus.CONFLICT, "clock-ahead", detail) from None
 
 

@@ -148,7 +148,7 @@ def read_friendly(
     numbers: list[int] = []
     for digits, highest in ((found[2], layout.machine_count - 1), (found[3], layout.max_sequence)):
         if len(digits) > _digits(highest) or int(digits) > highest:
-            rule = f"must have at most {highest} in the place of {digits[:20]}"
+            rule = f"must have at most {highest} in place of {digits[:20]}"
             raise InvalidIdError("id", text, rule)
         numbers.append(int(digits))
     return _read_time(text, found[1], zone, fold), numbers[0], numbers[1]

@@ -152,8 +152,8 @@ class Granting(StampOpening[SecondsInHand]):
         waited = round(waited, 3)
         if self.availability.is_spent and not self.availability.is_away:
             reason = (
-                f"all nodes together use up its seconds: {self._distributor.max_sequence} "
-                "sequences each"
+                f"all nodes together use up each second's {self._distributor.max_sequence} "
+                "sequences"
             )
             remedy = "try again, split the name, or use more sequence bits"
             return SequenceExhaustedError(name, waited=waited, reason=reason, remedy=remedy)

@@ -108,7 +108,7 @@ def findings(rules: Iterable[Rule], settings: Iterable[Sequence[object]]) -> Fin
         found = {name: value for name, value in told.items() if _matches(rule.setting, name)}
         if not found and not rule.setting.endswith("*"):
             unproved.append(
-                f"{rule.setting} cannot be asked; if it is wrong, {rule.loss}; {rule.remedy}"
+                f"{rule.setting} cannot be read; if it is wrong, {rule.loss}; {rule.remedy}"
             )
         for name, value in found.items():
             if not rule.accepts(value):

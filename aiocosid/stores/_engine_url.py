@@ -58,7 +58,7 @@ _FORM: Final = (
 )
 _NO_COMMAND: Final = (
     "cannot have init_command, which aiocosid sets to make its own sessions strict; "
-    "give an engine of yours, which may have one"
+    "give your own engine, which may have one"
 )
 
 

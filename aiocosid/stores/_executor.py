@@ -238,7 +238,7 @@ def _may_open() -> bool:
 def _cannot_open(label: str, path: str, reason: str) -> StoreError:
     folder = os.path.dirname(path)  # noqa: PTH120 - of a text
     if not _may_open():  # SQLite does not tell
-        remedy = "close some, or raise the limit (ulimit -n); it is tried again"
+        remedy = "close some, or raise the limit (ulimit -n); aiocosid tries again"
         return StoreUnavailableError(label, f"{reason}: too many open files", remedy=remedy)
     if not os.path.isdir(folder):  # noqa: PTH112 - as above
         remedy = "create it, or correct the path"
@@ -253,7 +253,7 @@ def _cannot_open(label: str, path: str, reason: str) -> StoreError:
         )
         return StoreError(label, reason, remedy=remedy)
     reason = f"{reason}: no right to read and write it"
-    return StoreAuthenticationError(label, reason, remedy="allow both to the user of this process")
+    return StoreAuthenticationError(label, reason, remedy="allow the user of this process both")
 
 
 def _reason(found: BaseException) -> str:

@@ -472,7 +472,7 @@ class BackendStore(NotCopyable, Store, Generic[B]):
             StoreError: the store refuses or cannot be reached.
         """
         if not (self._backend.has_clock and self._backend.has_marker):
-            raise UnsupportedByStoreError(type(self).__name__, "it tells no time")
+            raise UnsupportedByStoreError(type(self).__name__, "it does not report its time")
         return (await read_cells(self._backend, EVERYWHERE, ReadRequest())).now_ms
 
     async def _change(

@@ -196,7 +196,7 @@ def group_of(group_by: Period | GroupBy | None, zone: tzinfo | str | None) -> Gr
     if group_by not in _GROUPS:
         raise InvalidArgumentError("group_by", group_by, one_of(_GROUPS, group_by))
     if zone is None:
-        rule = "is required with group_by: midnight is another moment in each zone"
+        rule = "is required with group_by: midnight differs between zones"
         raise InvalidArgumentError("zone", zone, rule)
     return _GROUPS[group_by](zone=resolve_zone(zone))
 

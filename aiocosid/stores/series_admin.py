@@ -155,7 +155,8 @@ async def open_series(
         return await _series(store, name, tenant)
     if found.grouped_by != grouped_by or ((name, tenant) in before and after):
         how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
-        rule = f"is open at {found.last_number} with group_by={how}; take another, or these options"
+        last = found.last_number
+        rule = f"is open at {last} with group_by={how}; take another name, or these options"
         raise InvalidArgumentError("name", name, rule)
     return found
 

@@ -128,7 +128,7 @@ class Stripe:
         """
         ids = await self._advance(step)
         if self.is_new:
-            reason = "is new, and grants nothing before every store was reached once"
+            reason = "is new, and grants nothing until every store has been reached once"
             raise UnopenedError(
                 self.counter.store, f"{self._residue} {reason}", remedy="make every store reachable"
             )
@@ -179,11 +179,11 @@ class Stripe:
             return
         store, counter = self.counter.store, self.counter.namespaced_name
         if found is None:
-            text = f"{value!r}, which ends in no place and number of stores"
+            text = f"{value!r}, which does not end in a place and a number of stores"
             raise CorruptCounterError(store, counter=counter, found=text)
         raise MisplacedError(
             store,
-            f"{counter!r} is {found}, and was asked for as {self._residue}",
+            f"{counter!r} is {found}, but was requested as {self._residue}",
             remedy="name the same stores in the same order; for more or fewer stores use another "
             "name for the counter, with an offset above every id",
         )

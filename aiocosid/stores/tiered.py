@@ -318,7 +318,9 @@ class TieredIdSegmentDistributor(WatchedDistributor):
     def _lost(self, error: StoreError) -> None:
         self._tally["cache_failures"] += 1
         if self._store.outage.begin():
-            _logger.warning("%r: the cache fails, so segments come from the root: %s", self, error)
+            _logger.warning(
+                "%r: the cache is failing, so segments come from the root: %s", self, error
+            )
             self._tell(CacheLost, error=error)
 
     def _tell(self, kind: Callable[..., Event], **facts: object) -> None:

@@ -97,15 +97,15 @@ class IdSegmentDistributorContract(OwnTests):
         namespace = fresh_namespace()
         distributor = make_distributor(namespace=namespace, name="order", offset=7, step=100)
         described = (distributor.namespace, distributor.name, distributor.namespaced_name)
-        assert described == (namespace, "order", f"{namespace}.order"), "it is named otherwise"
-        assert (distributor.offset, distributor.step) == (7, 100), "offset or step are others"
+        assert described == (namespace, "order", f"{namespace}.order"), f"its names are {described}"
+        assert (distributor.offset, distributor.step) == (7, 100), "its offset or step differs"
 
     async def test_a_counter_begins_with_its_first_step(self, make_distributor: Make) -> None:
         """The first call creates the counter; it and the next one return the ends of ranges."""
         distributor = make_distributor(namespace=fresh_namespace(), name="order", step=100)
         first = await distributor.next_max_id(100)
-        assert first == 100, f"a new counter answered {first} to its first step of 100"
-        assert type(first) is int, f"the answer is a {type(first).__name__}, not an int"
+        assert first == 100, f"the first step of 100 of a new counter returned {first}"
+        assert type(first) is int, f"it returned a {type(first).__name__}, not an int"
         second = await distributor.next_max_id(100)
         assert second == 200, f"the second step of 100 returned {second}"
 
@@ -133,7 +133,9 @@ class IdSegmentDistributorContract(OwnTests):
         namespace = fresh_namespace()
         one, other = (make_distributor(namespace=namespace, name="order") for _ in range(2))
         answers = [await each.next_max_id(10) for each in (one, other, other, one)]
-        assert answers == [10, 20, 30, 40], f"they do not share the counter: {answers}"
+        assert answers == [10, 20, 30, 40], (
+            f"two distributors of one name do not share the counter: {answers}"
+        )
 
     async def test_counters_of_other_names_are_apart(self, make_distributor: Make) -> None:
         """Another name, or the same name in another namespace, is another counter."""
@@ -175,7 +177,7 @@ class IdSegmentDistributorContract(OwnTests):
         answers = [await distributor.next_max_id(5)]
         await _refused_as_overflow(distributor, 6)
         answers.append(await distributor.next_max_id(5))
-        assert answers == [MAX_ID - 5, MAX_ID], f"near the end it answered {answers}"
+        assert answers == [MAX_ID - 5, MAX_ID], f"near the end the counter returned {answers}"
         for step in (1, 5, MAX_ID):
             await _refused_as_overflow(distributor, step)
 
@@ -190,7 +192,9 @@ class IdSegmentDistributorContract(OwnTests):
             answers.append(await distributor.next_max_id(1))
 
         await at_once([call] * 20)
-        assert sorted(answers) == list(range(1, 21)), f"twenty steps of 1 gave {sorted(answers)}"
+        assert sorted(answers) == list(range(1, 21)), (
+            f"twenty steps of 1 returned {sorted(answers)}"
+        )
 
     async def test_concurrent_ranges_are_disjoint(self, make_distributor: Make) -> None:
         """Twenty callers with their own steps, through two distributors, get adjacent ranges."""
@@ -230,7 +234,7 @@ class IdSegmentDistributorContract(OwnTests):
             await call(each)
         assert_unique(answers["near"] + answers["far"], "ranges")
         is_apart = max(answers["near"]) < FAR_AWAY < min(answers["far"])
-        assert is_apart, "a counter got another's reply"
+        assert is_apart, "a caller got the reply of a different counter"
         for ends in answers.values():
             assert max(ends) == ends[-1], "the last range is not the highest"
 
@@ -257,9 +261,9 @@ class IdSegmentDistributorContract(OwnTests):
         for step in (10, 1):
             await one.next_max_id(step)
             seen += [await one.peek(), await other.peek()]
-        assert seen == [None, 10, 10, 11, 11], f"before and after 10 and 1 ids it saw {seen}"
+        assert seen == [None, 10, 10, 11, 11], f"peek() around steps of 10 and 1 returned {seen}"
         answer = await other.next_max_id(10)
-        assert answer == 21, f"after looking the next range ended at {answer}"
+        assert answer == 21, f"after peek() the next range ended at {answer}"
 
     # Lifecycle.
 
@@ -324,7 +328,7 @@ async def _take_all(generators: Sequence[IdGenerator], each: int) -> None:
     due = set(range(1, len(ids) + 1))
     missing, foreign = sorted(due - set(ids)), sorted(set(ids) - due)
     assert not missing, f"ids below {len(ids)} are missing, such as {missing[:5]}"
-    assert not foreign, f"ids above {len(ids)} came, such as {foreign[:5]}"
+    assert not foreign, f"ids above {len(ids)} were issued, such as {foreign[:5]}"
 
 
 async def _refused_as_overflow(distributor: IdSegmentDistributor, step: int) -> None:

@@ -103,7 +103,7 @@ class IdGeneratorContract(OwnTests):
         watch = _Watch()
         async with make_generator() as generator:
             await watch.wait_for(generator.next_ids(7 * TURN_AFTER))
-            assert watch.turns >= 6, f"{watch.turns} turns came in a batch of 70,000 ids"
+            assert watch.turns >= 6, f"the loop had {watch.turns} turns in a batch of 70,000 ids"
             stretches = Counter[int]()
             for size in (1, self.step + 1):
                 end = watch.turns + TURNS
@@ -114,7 +114,9 @@ class IdGeneratorContract(OwnTests):
                     if watch.turns >= end:
                         break
         longest = max(stretches.values())
-        assert longest <= TURN_AFTER + self.step, f"{longest} ids came between two turns"
+        assert longest <= TURN_AFTER + self.step, (
+            f"{longest} ids were issued between two loop turns"
+        )
 
     # Many tasks.
 
@@ -142,7 +144,9 @@ class IdGeneratorContract(OwnTests):
                 await storm(call, sizes, seed)
                 highest = max((ids[-1] for ids in taken), default=0)
                 taken.append(await generator.next_ids(3 * self.step + 1))
-                assert taken[-1][0] > highest, "an id after the storm is below one from it"
+                assert taken[-1][0] > highest, (
+                    "an id issued after the storm is not above all earlier ids"
+                )
             _check_statistics(generator, sum(map(len, taken)))
         for ids in taken:
             assert_rising(ids, "one call")
@@ -258,7 +262,7 @@ class IdGeneratorContract(OwnTests):
             await group.start(generator.run)
             ids.append(await generator.next_id())
             await generator.aclose()
-        assert_rising(ids, "ids of four lives")
+        assert_rising(ids, "ids of four openings")
 
     async def test_run_in_a_task_group(self, make_generator: MakeGenerator) -> None:
         """``start(run)`` returns once ids are buffered; `run` ends when the generator is closed."""

@@ -78,7 +78,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         due |= {"namespace": fresh_namespace(), "instance_id": who}
         distributor = make_machines(**due)
         described = {name: getattr(distributor, name) for name in due}
-        assert described == due, f"it is described as {described}"
+        assert described == due, f"its attributes are {described}"
 
     async def test_a_bad_description_is_refused(self, make_machines: Make) -> None:
         """Texts that no store can hold and times that do not fit are refused on creation."""
@@ -107,7 +107,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             await kit.of(text).release(number, last_ms=-1)
         await refused_for_its_width(kit, "c", bits=2, found=1)
         ids = [(await kit.take(text, bits=1)).machine_id for text in "cd"]
-        assert sorted(ids) == [0, 1], f"0 and 1 were given back; {ids} were handed out"
+        assert sorted(ids) == [0, 1], f"0 and 1 were released, but {ids} were granted"
         assert (await MachineKit(make_machines).take("c", bits=2)).machine_id == 0
 
     async def test_a_region_has_a_part_of_the_ids(self, make_machines: Make) -> None:
@@ -116,7 +116,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             raise unittest.SkipTest("has_regions is not set")
         kit = MachineKit(make_machines, region=2, region_bits=2)
         ids = await kit.take_all("ab", bits=3)
-        assert ids == {"a": 4, "b": 5}, f"region 2 of 4 has 4 and 5; {ids} were handed out"
+        assert ids == {"a": 4, "b": 5}, f"region 2 of 4 has 4 and 5, but {ids} were granted"
         await refused_as_full(kit, "c", bits=3)
         plain = MachineKit(make_machines)
         await plain.take("a", bits=3)
@@ -126,7 +126,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         ):
             split: dict[str, Any] = {"region": region, "region_bits": region_bits}
             other = MachineKit(make_machines, namespace, **split)
-            told = f"with {split} an instance is given"
+            told = f"with {split} an instance got"
             await refused(MachineBitsMismatchError, told, other.take, "c", bits=3)
         await refused_for_its_width(kit, "c", bits=4, found=3)
         await plain.renew("a", 0)
@@ -145,13 +145,13 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert_different(ids)
         for text, due in ids.items():
             found = (await kit.take(text, bits=6)).machine_id
-            assert found == due, f"instance {text!r} had {due} and is given {found}"
+            assert found == due, f"instance {text!r} had {due}, but got {found}"
             await kit.renew(text, due)
         base = fresh_namespace()
         for text in ODD_TEXTS:
             grant = await MachineKit(make_machines, f"{base}{text}").take("a", bits=6)
-            assert grant.machine_id == 0, f"namespace {text!r} is not apart: {grant}"
-            assert grant.floor_ms == -1, f"namespace {text!r} is not apart: {grant}"
+            assert grant.machine_id == 0, f"namespace {text!r} is not separate: {grant}"
+            assert grant.floor_ms == -1, f"namespace {text!r} is not separate: {grant}"
 
     # Which id is granted.
 
@@ -173,7 +173,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "e")
         for text, due in ids.items():
             found = (await kit.anew(text).distribute(2, **kit.times())).machine_id
-            assert found == due, f"instance {text} had {due} and is given {found}"
+            assert found == due, f"instance {text} had {due}, but got {found}"
 
     async def test_a_full_pool_says_so(self, make_machines: Make) -> None:
         """The error says how many ids there are and who holds them; no id is granted twice."""
@@ -182,21 +182,23 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         assert sorted(ids.values()) == [0, 1, 2, 3], f"four instances got {ids}"
         for _ in range(3):
             error = await refused_as_full(kit, "e:5")
-            assert (error.namespace, error.size) == (kit.namespace, 4), f"it says {error}"
-            assert error.holders, f"it does not say who holds them: {error}"
-            assert set(error.holders) <= set(ids), f"it names strangers: {error.holders}"
+            assert (error.namespace, error.size) == (kit.namespace, 4), f"the error is {error}"
+            assert error.holders, f"the error does not name the holders: {error}"
+            assert set(error.holders) <= set(ids), (
+                f"the error names instances without a machine id: {error.holders}"
+            )
         await kit.of("c:3").release(ids["c:3"], last_ms=-1)
         found = (await kit.take("e:5")).machine_id
-        assert found == ids["c:3"], f"{ids['c:3']} was given back, and {found} handed out"
+        assert found == ids["c:3"], f"{ids['c:3']} was released, but {found} was granted"
 
     async def test_returned_ids_come_before_new_ones(self, make_machines: Make) -> None:
         """An instance gets its own id first, then a released one, then a new one."""
         kit = MachineKit(make_machines)
         first, second = [(await kit.take(text)).machine_id for text in "ab"]
         await kit.of("a").release(first, last_ms=-1)
-        assert (await kit.take("b")).machine_id == second, "the own id does not come first"
+        assert (await kit.take("b")).machine_id == second, "b did not get its own id"
         ids = [(await kit.take(text)).machine_id for text in "cd"]
-        assert ids == [first, 2], f"machine id {first} was released; c and d got {ids}"
+        assert ids == [first, 2], f"machine id {first} was released, but c and d got {ids}"
 
     async def test_new_ids_come_before_expired_ones(self, make_machines: Make) -> None:
         """An expired owner keeps the id until there is no other."""
@@ -204,8 +206,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         ids = [(await kit.take(text)).machine_id for text in "ab"]
         await self.age(kit.namespace, SAFE_GUARD + 10)
         ids += [(await kit.take(text)).machine_id for text in "cdef"]
-        assert ids[:4] == [0, 1, 2, 3], f"an expired id came before a new one: {ids}"
-        assert sorted(ids[4:]) == [0, 1], f"the expired ids 0 and 1 were due: {ids}"
+        assert ids[:4] == [0, 1, 2, 3], f"an expired id was granted before a new one: {ids}"
+        assert sorted(ids[4:]) == [0, 1], (
+            f"expected the expired ids 0 and 1 last, but granted were {ids}"
+        )
         await refused_as_full(kit, "g")
 
     async def test_other_namespaces_are_apart(self, make_machines: Make) -> None:
@@ -227,7 +231,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "e")
         await self.age(kit.namespace, SAFE_GUARD + 10)
         ids = await kit.take_all("efgh")
-        assert sorted(ids.values()) == [0, 1, 2, 3], f"four expired ids were due: {ids}"
+        assert sorted(ids.values()) == [0, 1, 2, 3], (
+            f"expected the four expired ids, but granted were {ids}"
+        )
         for number in range(4):
             await refused_as_lost(kit, "abcd"[number], number)
         await refused_as_full(kit, "i")
@@ -242,7 +248,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             await kit.renew(text, number)
         await self.age(kit.namespace, 120)
         found = (await kit.take("e")).machine_id
-        assert found == 3, f"only 3 was silent too long; {found} was handed out"
+        assert found == 3, f"only 3 had expired, but {found} was granted"
         await refused_as_full(kit, "f")
 
     async def test_a_safe_guard_without_end(self, make_machines: Make) -> None:
@@ -259,9 +265,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await self.age(kit.namespace, SAFE_GUARD + 10)
         await kit.renew("c", 2)
         found = (await kit.take("d")).machine_id
-        assert found == 3, f"no other instance took d's id 3, and d was given {found}"
+        assert found == 3, f"no other instance took d's id 3, but d got {found}"
         ids = sorted([(await kit.take(text)).machine_id for text in "ef"])
-        assert ids == [0, 1], f"0 and 1 were silent; {ids} were handed out"
+        assert ids == [0, 1], f"0 and 1 had expired, but {ids} were granted"
         await refused_as_full(kit, "g")
 
     async def test_a_stable_one_keeps_its_id(self, make_machines: Make) -> None:
@@ -273,7 +279,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await refused_as_full(kit, "e")
         await refused_as_full(MachineKit(make_machines, kit.namespace), "f")
         found = (await kit.take("a")).machine_id
-        assert found == 0, f"the stable instance a had 0 and is given {found}"
+        assert found == 0, f"the stable instance a had 0, but got {found}"
 
     # Which calls are allowed.
 
@@ -284,9 +290,9 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         for text, machine_id in (("a", 1), ("b", 0), ("a", 2), ("a", 3), ("c", 0), ("c", 2)):
             error = await refused_as_lost(kit, text, machine_id, fence_ms=FAR_MS)
             facts = (error.namespace, error.machine_id)
-            assert facts == (kit.namespace, machine_id), f"the error tells of {facts}"
+            assert facts == (kit.namespace, machine_id), f"the error names {facts}"
         floors = [(await kit.take(text)).floor_ms for text in "abc"]
-        assert max(floors) < FAR_MS, f"a refused renewal left its mark: {floors}"
+        assert max(floors) < FAR_MS, f"a refused renewal wrote its fence: {floors}"
 
     async def test_who_gave_back_is_not_the_owner(self, make_machines: Make) -> None:
         """A renewal after the release is refused, and does not take the id again."""
@@ -315,8 +321,10 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
             await kit.of("c").release(machine_id, last_ms=1)
         await kit.renew("b", 0, fence_ms=-1)
         grant = await kit.take("b")
-        assert grant.machine_id == 0, f"b had 0 and is given {grant.machine_id}"
-        assert grant.floor_ms >= mark, f"a stranger lowered b's mark {mark} to {grant.floor_ms}"
+        assert grant.machine_id == 0, f"b had 0, but got {grant.machine_id}"
+        assert grant.floor_ms >= mark, (
+            f"another instance lowered b's fence {mark} to {grant.floor_ms}"
+        )
         ids = await kit.take_all("bcde")
         assert_different(ids)
 
@@ -329,7 +337,7 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await kit.renew("a", 0)
         await kit.renew("b", 1)
         found = (await kit.take("c")).machine_id
-        assert found == 2, f"no instance released an id; c was given {found}, expected 2"
+        assert found == 2, f"no instance released an id, but c got {found}, expected 2"
 
     # Lifecycle.
 
@@ -343,11 +351,11 @@ class MachineIdDistributorContract(MachineTimes, MachineCrowds, MachineQuarantin
         await a.aclose()
         await a.aclose()
         found = (await kit.take("b")).machine_id
-        assert found != due, f"closing a has given its id {due} to b"
+        assert found != due, f"after a was closed, b got its id {due}"
         await a.aopen()
         await kit.renew("a", due)
         found = (await kit.take("a")).machine_id
-        assert found == due, f"a had {due} and is given {found}"
+        assert found == due, f"a had {due}, but got {found}"
         await a.aclose()
 
     async def age(self, namespace: str, seconds: float) -> None:  # noqa: ARG002

@@ -45,7 +45,9 @@ class MachineCrowds(OwnTests):
                 served.setdefault(bits, []).append(text)
 
         await at_once(partial(ask, f"10.0.0.1:{n}", 3 + n % 2) for n in range(8))
-        assert [len(texts) for texts in served.values()] == [4], f"served, by width: {served}"
+        assert [len(texts) for texts in served.values()] == [4], (
+            f"instances served, by width: {served}"
+        )
 
     async def test_concurrent_calls_of_one_instance(self, make_machines: Make) -> None:
         """However many concurrent requests it sends, it has one id, and no other id is lost."""
@@ -69,8 +71,8 @@ class MachineCrowds(OwnTests):
             for number in range(50):
                 text = f"{worker}{number}"
                 found = (await kit.take(text)).machine_id
-                assert 0 <= found < 4, f"2 bits, and {found} was handed out"
-                assert found not in held, f"{text} is given {found}, which {held[found]} holds"
+                assert 0 <= found < 4, f"with 2 bits, {found} was granted"
+                assert found not in held, f"{text} got {found}, which {held[found]} holds"
                 held[found] = text
                 await checkpoint()  # so that they overlap on a store that never suspends
                 await kit.renew(text, found)
@@ -94,7 +96,9 @@ class MachineCrowds(OwnTests):
             await storm(call, texts, seed)
         for text in texts:
             await call(text)
-        assert [text for text in texts if len(seen[text]) != 1] == [], f"ids changed: {seen}"
+        assert [text for text in texts if len(seen[text]) != 1] == [], (
+            f"an instance got several machine ids: {seen}"
+        )
         assert_different({text: min(ids) for text, ids in seen.items()})
         await refused_as_full(kit, "one more", bits=5)
 

@@ -136,7 +136,7 @@ def assert_different(ids: Mapping[str, int]) -> None:
 
 async def refused_as_full(kit: MachineKit, text: str, *, bits: int = 2) -> MachineIdOverflowError:
     """Let an instance request an id from a full pool, and return the error."""
-    told = f"all are held, and {text} is given"
+    told = f"all machine ids are held, but {text} got"
     return await refused(MachineIdOverflowError, told, kit.take, text, bits=bits)
 
 
@@ -151,14 +151,14 @@ async def refused_as_lost(
     """Renew an id that the instance does not hold, and return the error."""
     distributor = kit.of(who) if isinstance(who, str) else who
     call = distributor.reassert if reassert else distributor.renew
-    told = f"{distributor} could guard {machine_id}, which it does not hold:"
+    told = f"{distributor} could renew {machine_id}, which it does not hold:"
     times = {"now_ms": kit.now_ms(), "fence_ms": fence_ms}
     return await refused(MachineIdLostError, told, call, machine_id, **times)
 
 
 async def refused_for_its_width(kit: MachineKit, text: str, *, bits: int, found: int) -> None:
     """Let an instance request another width than the namespace's, and return the error."""
-    told = f"the width is {found} bits, and with {bits} {text} is given"
+    told = f"the width is {found} bits, but {text} asked for {bits} bits and got"
     error = await refused(MachineBitsMismatchError, told, kit.take, text, bits=bits)
     facts = (error.namespace, error.bits, error.found)
-    assert facts == (kit.namespace, bits, found), f"the error tells of {facts}"
+    assert facts == (kit.namespace, bits, found), f"the error names {facts}"

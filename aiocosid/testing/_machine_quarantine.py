@@ -50,14 +50,16 @@ class MachineQuarantines(OwnTests):
             began_ms = kit.now_ms()
             for text in "abcda":
                 error = await refused_by_quarantine(kit, text)
-                assert error.namespace == kit.namespace, f"it tells of {error.namespace}"
+                assert error.namespace == kit.namespace, f"the error names {error.namespace}"
                 left, passed = error.seconds_left, (kit.now_ms() - began_ms) / SECOND
                 is_right = FULL - passed - 1 < left <= FULL
-                assert is_right, f"{passed} of {FULL} s have passed, and {left} s are left"
+                assert is_right, f"{passed} of {FULL} s have passed, but {left} s are left"
             await self.age(kit.namespace, SAFE_GUARD - 60)
             for ahead in (0, 10**12):  # whatever the caller's clock shows
                 left = (await refused_by_quarantine(kit, "d", ahead=ahead)).seconds_left
-                assert 0 < left <= 60 + QUARANTINE_MARGIN, f"most is over, and {left} s are left"
+                assert 0 < left <= 60 + QUARANTINE_MARGIN, (
+                    f"most of the quarantine is over, but {left} s are left"
+                )
             await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
             assert_different(await kit.take_all("defg"))
             await refused_as_full(kit, "h")
@@ -81,7 +83,7 @@ class MachineQuarantines(OwnTests):
                 await kit.reassert("abcd"[number], number, fence_ms=mark)
             await refused_for_its_width(kit, "e", bits=3, found=2)
             ids = [(await kit.take(text)).machine_id for text in "ef"]
-            assert sorted(ids) == [0, 2], f"b and d kept 1 and 3; e and f are given {ids}"
+            assert sorted(ids) == [0, 2], f"b and d kept 1 and 3, but e and f got {ids}"
             await refused_as_full(kit, "g")
             for number in (0, 2):
                 await refused_as_lost(kit, "abcd"[number], number)
@@ -89,7 +91,7 @@ class MachineQuarantines(OwnTests):
                 grant = await kit.take("abcd"[number])
                 due = (number, mark + number)
                 found = (grant.machine_id, grant.floor_ms)
-                assert found == due, f"{due} was asserted, and {found} is found"
+                assert found == due, f"{due} was asserted, but the grant is {found}"
 
     async def test_an_asserted_one_is_not_new(self, make_machines: Make) -> None:
         """However high the number is; the numbers below it are granted as well."""
@@ -160,7 +162,7 @@ class MachineQuarantines(OwnTests):
                 await self.age(kit.namespace, OVER)
                 await kit.reassert(first, 0)
                 found = (await kit.take(second)).machine_id
-                assert found != 0, f"{first} kept 0, and {second} is given it"
+                assert found != 0, f"{first} kept 0, but {second} got it, too"
 
     async def _give_to_both(self, kit: MachineKit, first: str, second: str, *, later: int) -> None:
         """Grant 0 to both, on a store that loses data twice."""
@@ -170,7 +172,7 @@ class MachineQuarantines(OwnTests):
         await refused_by_quarantine(kit, second)
         await self.age(kit.namespace, OVER)
         grant = await kit.of(second).distribute(2, now_ms=now_ms + later, latest_ms=2**53)
-        assert grant.machine_id == 0, f"the store had forgotten 0, and {grant} is handed out"
+        assert grant.machine_id == 0, f"the store had forgotten 0, but {grant} was granted"
         await self.forget(kit.namespace, everything=True)
 
     async def test_of_two_lives_the_later_keeps_it(self, make_machines: Make) -> None:
@@ -200,7 +202,9 @@ class MachineQuarantines(OwnTests):
         await self.age(kit.namespace, 1000 * SAFE_GUARD)
         others = MachineKit(make_machines, kit.namespace)
         ids = [(await others.take(text)).machine_id for text in "bcd"]
-        assert sorted(ids) == [1, 2, 3], f"0 is a's, who is stable; the others got {ids}"
+        assert sorted(ids) == [1, 2, 3], (
+            f"0 belongs to the stable instance a, but the others got {ids}"
+        )
         await refused_as_full(others, "e")
 
     async def test_giving_back_in_a_quarantine(self, make_machines: Make) -> None:
@@ -215,8 +219,10 @@ class MachineQuarantines(OwnTests):
         await refused_by_quarantine(kit, "b")
         await self.age(kit.namespace, OVER)
         floors = {grant.machine_id: grant.floor_ms for grant in [await kit.take(t) for t in "cdef"]}
-        assert set(floors) == {0, 1, 2, 3}, f"all were free, and {sorted(floors)} are handed out"
-        assert last <= floors[1] < last + 60 * SECOND, f"{last} was the last: {floors[1]}"
+        assert set(floors) == {0, 1, 2, 3}, f"all were free, but {sorted(floors)} were granted"
+        assert last <= floors[1] < last + 60 * SECOND, (
+            f"the last id had {last}, but the floor is {floors[1]}"
+        )
 
     async def test_the_longest_lease_counts(self, make_machines: Make) -> None:
         """The longest lease among callers in a quarantine counts; one without end has no end."""
@@ -228,7 +234,7 @@ class MachineQuarantines(OwnTests):
         for _ in range(2):
             left = (await refused_by_quarantine(longer, "b")).seconds_left
             due = 3 * SAFE_GUARD + QUARANTINE_MARGIN
-            assert due - 60 < left <= due, f"{due} s were due, and {left} s are left"
+            assert due - 60 < left <= due, f"expected {due} s, but {left} s are left"
         await self.age(kit.namespace, OVER)
         await refused_by_quarantine(kit, "a")
         await self.age(kit.namespace, 2 * SAFE_GUARD)
@@ -239,7 +245,7 @@ class MachineQuarantines(OwnTests):
         await refused_by_quarantine(endless, "a")
         await self.age(endless.namespace, 1000 * SAFE_GUARD)
         left = (await refused_by_quarantine(endless, "a")).seconds_left
-        assert left == inf, f"it has no end, and {left} s are left"
+        assert left == inf, f"the quarantine has no end, but {left} s are left"
 
     async def test_a_longer_lease_of_before_counts(self, make_machines: Make) -> None:
         """This holds whichever instance asks first: the owner may run, not yet renewed."""
@@ -257,13 +263,13 @@ class MachineQuarantines(OwnTests):
             await self.forget(short.namespace, everything=False)
             left = (await refused_by_quarantine(short, "d")).seconds_left
             due = 3 * SAFE_GUARD + QUARANTINE_MARGIN
-            assert due - 60 < left <= due, f"{due} s were due, and {left} s are left"
+            assert due - 60 < left <= due, f"expected {due} s, but {left} s are left"
             await self.age(short.namespace, OVER)
             await refused_by_quarantine(short, "d")
             await long.reassert("a", 0)
             await self.age(short.namespace, 2 * SAFE_GUARD)
             found = (await short.take("d")).machine_id
-            assert found != 0, f"a has asserted 0, and d is given {found}"
+            assert found != 0, f"a has asserted 0, but d got {found}"
 
     async def test_it_begins_anew(self, make_machines: Make) -> None:
         """If the store loses data during a quarantine, ids must be asserted again."""
@@ -275,7 +281,7 @@ class MachineQuarantines(OwnTests):
                 await kit.reassert(text, number)
             await self.age(kit.namespace, SAFE_GUARD - 60)
             left = (await refused_by_quarantine(kit, "c")).seconds_left
-            assert left > 0, f"{left} s are left"
+            assert left > 0, f"the quarantine did not begin again: {left} s are left"
         await self.age(kit.namespace, OVER - SAFE_GUARD + 60)
         await kit.take("c")
 
@@ -306,7 +312,7 @@ async def refused_by_quarantine(
     reassert: bool = False,
 ) -> MachineIdQuarantineError:
     """Let an instance request or renew an id in a quarantine, and return the error."""
-    told = f"the store may have forgotten who holds what; {text} is told"
+    told = f"the store may have forgotten who holds what, but {text} got"
     if machine_id is not None:
         call = kit.reassert if reassert else kit.renew
         return await refused(MachineIdQuarantineError, told, call, text, machine_id)

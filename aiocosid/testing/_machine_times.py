@@ -28,13 +28,13 @@ class MachineTimes(OwnTests):
         await kit.hold("a", fence_ms=mark)
         again = kit.anew("a")
         floor = (await again.distribute(2, **kit.times())).floor_ms
-        assert floor >= mark, f"found again after a crash: floor {floor}, mark {mark}"
+        assert floor >= mark, f"found again after a crash: floor {floor}, fence {mark}"
         await again.release(0, last_ms=-1)
         floor = (await kit.take("b")).floor_ms
-        assert floor >= mark, f"given back unused: floor {floor}, mark {mark}"
+        assert floor >= mark, f"released unused: floor {floor}, fence {mark}"
         await kit.of("b").release(0, last_ms=-1)
         floor = (await kit.take("c")).floor_ms
-        assert floor >= mark, f"given back twice unused: floor {floor}, mark {mark}"
+        assert floor >= mark, f"released unused twice: floor {floor}, fence {mark}"
 
     async def test_the_mark_of_an_expired_one(self, make_machines: Make) -> None:
         """A recycled id's next owner also begins above the fence, and so does the one after it."""
@@ -48,7 +48,7 @@ class MachineTimes(OwnTests):
             for number, text in enumerate(f"{taker}{each}" for each in "abcd"):
                 grant = await kit.take(text)
                 due = mark + grant.machine_id
-                assert grant.floor_ms >= due, f"taker {number}: {grant}, mark {due}"
+                assert grant.floor_ms >= due, f"taker {number}: {grant}, fence {due}"
 
     async def test_a_mark_of_any_size(self, make_machines: Make) -> None:
         """Up to 2^53-1 it is kept to the millisecond; Lua and JSON have no larger integers."""
@@ -56,7 +56,7 @@ class MachineTimes(OwnTests):
         for mark in (99_999_999_999_999, 123_456_789_012_345, 2**53 - 1):
             await kit.hold("a", fence_ms=mark)
             floor = (await kit.take("a")).floor_ms
-            assert floor == mark, f"the mark {mark} came back as {floor}"
+            assert floor == mark, f"the fence {mark} was returned as {floor}"
 
     async def test_a_sign_of_life_lowers_nothing(self, make_machines: Make) -> None:
         """Neither stamp nor fence falls when the owner's clock does."""
@@ -66,10 +66,10 @@ class MachineTimes(OwnTests):
         await kit.of("a").renew(0, now_ms=stamp, fence_ms=mark)
         await kit.of("a").renew(0, now_ms=past, fence_ms=past)
         floor = (await kit.take("a")).floor_ms
-        assert floor >= mark, f"the mark {mark} was lowered to {floor}"
+        assert floor >= mark, f"the fence {mark} was lowered to {floor}"
         await kit.of("a").release(0, last_ms=now)
         grant = await kit.take("b")
-        assert grant.floor_ms >= stamp, f"the stamp {stamp} was lowered: {grant.floor_ms}"
+        assert grant.floor_ms >= stamp, f"the stamp {stamp} was lowered to {grant.floor_ms}"
         assert grant.machine_id == 0, (
             f"machine id 0 was released, and must be granted next, but {grant.machine_id} was"
         )
@@ -83,10 +83,10 @@ class MachineTimes(OwnTests):
         await kit.of("a").renew(0, now_ms=ahead - 30 * SECOND, fence_ms=-1)
         again = kit.anew("a")
         floor = (await again.distribute(2, **kit.times())).floor_ms
-        assert floor >= ahead, f"the stamp was {ahead}; the floor is {floor}"
+        assert floor >= ahead, f"the stamp was {ahead}, but the floor is {floor}"
         await again.release(0, last_ms=-1)
         floor = (await kit.take("b")).floor_ms
-        assert floor >= ahead, f"the stamp was {ahead}; given back, the floor is {floor}"
+        assert floor >= ahead, f"the stamp was {ahead}, but after the release the floor is {floor}"
 
     async def test_giving_back_lowers_the_mark(self, make_machines: Make) -> None:
         """The fence falls to the last time used, so the next owner need not wait longer."""
@@ -96,7 +96,9 @@ class MachineTimes(OwnTests):
             await kit.hold("a", fence_ms=mark)
             await kit.of("a").release(0, last_ms=last)
             floor = (await kit.take(taker)).floor_ms
-            assert last <= floor < mark, f"last id {last}, mark {mark}: the floor is {floor}"
+            assert last <= floor < mark, (
+                f"the last id had {last}, the fence was {mark}, but the floor is {floor}"
+            )
 
     async def test_a_return_that_comes_too_late(self, make_machines: Make) -> None:
         """A release from a former life of the instance takes nothing away, and lowers no fence."""
@@ -111,9 +113,11 @@ class MachineTimes(OwnTests):
             try:
                 await heir.renew(0, now_ms=now, fence_ms=-1)
             except MachineIdLostError as error:
-                raise AssertionError(f"it took the id from the life after it: {error}") from error
+                raise AssertionError(
+                    f"a late release took the id from the next process: {error}"
+                ) from error
             floor = (await heir.distribute(2, **kit.times())).floor_ms
-            assert floor >= mark, f"it lowered the mark {mark} to {floor}"
+            assert floor >= mark, f"a late release lowered the fence {mark} to {floor}"
 
     async def test_a_late_id_is_left_for_another(self, make_machines: Make) -> None:
         """An id that must wait for its floor is taken only if there is no other."""
@@ -122,10 +126,10 @@ class MachineTimes(OwnTests):
         await kit.hold("a", fence_ms=mark)
         await kit.of("a").release(0, last_ms=-1)
         ids = [(await kit.take(text, latest_ms=latest)).machine_id for text in "bcd"]
-        assert ids == [1, 2, 3], f"0 has to wait, and 1 to 3 were free: {ids}"
+        assert ids == [1, 2, 3], f"0 must wait and 1 to 3 were free, but {ids} were granted"
         grant = await kit.take("e", latest_ms=latest)
-        assert grant.machine_id == 0, f"only 0 was left; {grant} was handed out"
-        assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
+        assert grant.machine_id == 0, f"only 0 was left, but {grant} was granted"
+        assert grant.floor_ms >= mark, f"the fence was {mark}, but the floor is {grant.floor_ms}"
 
     async def test_a_late_own_id_is_given_back(self, make_machines: Make) -> None:
         """After a crash and a clock step back, the instance takes another id, releasing its own."""
@@ -133,14 +137,14 @@ class MachineTimes(OwnTests):
         latest, mark = kit.ahead(2, 63)
         await kit.hold("a", fence_ms=mark)
         found = (await kit.take("a", latest_ms=latest)).machine_id
-        assert found == 1, f"its own has to wait, and 1 was free; a is given {found}"
+        assert found == 1, f"its own id must wait and 1 was free, but a got {found}"
         await refused_as_lost(kit, "a", 0)
         await kit.renew("a", 1)
         grant = await kit.take("b")
         assert grant.machine_id == 0, (
             f"machine id 0 was released, and must be granted next, but {grant.machine_id} was"
         )
-        assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
+        assert grant.floor_ms >= mark, f"the fence was {mark}, but the floor is {grant.floor_ms}"
 
     async def test_a_late_own_id_is_kept_where_there_is_no_other(self, make_machines: Make) -> None:
         """If all ids are held, or the instance is stable, it gets the floor and must wait."""
@@ -151,8 +155,10 @@ class MachineTimes(OwnTests):
         await stable.hold("a", fence_ms=mark)
         for kit in (full, stable):
             grant = await kit.take("a", latest_ms=latest)
-            assert grant.machine_id == 0, f"a had 0 and is given {grant.machine_id}"
-            assert grant.floor_ms >= mark, f"the mark was {mark}; the floor is {grant.floor_ms}"
+            assert grant.machine_id == 0, f"a had 0, but got {grant.machine_id}"
+            assert grant.floor_ms >= mark, (
+                f"the fence was {mark}, but the floor is {grant.floor_ms}"
+            )
             await kit.renew("a", 0)
         await refused_as_full(full, "e")
 
@@ -165,4 +171,4 @@ class MachineTimes(OwnTests):
             await kit.renew(text, number, fence_ms=-1 if number == 2 else mark)
         await self.age(kit.namespace, SAFE_GUARD + 10)
         found = (await kit.take("e", latest_ms=latest)).machine_id
-        assert found == 2, f"only 2 need not wait; e is given {found}"
+        assert found == 2, f"only 2 need not wait, but e got {found}"

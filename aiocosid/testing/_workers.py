@@ -40,14 +40,14 @@ def assert_rising(ids: Sequence[int], of: str) -> None:
     assert all(type(each) is int for each in ids), f"{of}: an id is not an int"
     assert not ids or ids[0] > 0, f"{of}: the first id is {ids[0]}, not positive"
     for before, after in pairwise(ids):
-        assert before < after, f"{of}: {after} came after {before}"
+        assert before < after, f"{of}: {after} follows {before}"
 
 
 def assert_unique(ids: Iterable[int], of: str) -> None:
     """Check that no id occurs twice."""
     twice = [each for each, times in Counter(ids).items() if times > 1]
     found = f"{sorted(twice)[:5]} and {len(twice)} in all"
-    assert not twice, f"{of}: handed out more than once: {found}"
+    assert not twice, f"{of}: issued more than once: {found}"
 
 
 async def refused(

@@ -295,7 +295,7 @@ ELSEWHERE: Final = {  # what other pages say of the same constants
     ),
     "howto/kubernetes.md": (
         f"killed within the last {GUARD / 60:g} minutes",
-        f"holds {GUARD / 10:g}. The default layout",
+        f"holds {GUARD / 10:g} machine ids. The default layout",
         f"the safe guard duration, {GUARD / 60:g} minutes",
         f"for [{QUARANTINE:g} seconds]",
         f"at most {BY_HAND:g} seconds",

@@ -110,7 +110,7 @@ def check_refused(call: Callable[[], object]) -> None:
     try:
         call()
     except TypeError as error:
-        if "share it in a process, and make one in each process" in str(error):
+        if "share it within a process, and make one in each process" in str(error):
             return
         raise
     raise AssertionError("it was pickled")

@@ -102,7 +102,7 @@ async def test_a_log_on_redis(
     assert await grant() == 2
     for hidden, named in (("config", "appendfsync"), ("info", "appendonly")):
         server.call("ACL", "SETUSER", namespace, f"-{hidden}")
-        with pytest.raises(StoreError, match=f"{named} cannot be asked"):
+        with pytest.raises(StoreError, match=f"{named} cannot be read"):
             await grant()
     assert await grant("warn") == 3
     assert not warnings(caplog)

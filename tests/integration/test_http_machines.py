@@ -126,7 +126,7 @@ class TestLosses:
         async with machines_at(proxy) as machines:
             await machines.distribute(10, **TIMES)
             proxy.restart()
-            with pytest.raises(MachineIdLostError, match="after its own restart"):
+            with pytest.raises(MachineIdLostError, match="after its restart"):
                 await machines.renew(0, **SIGN)
             await machines.reassert(0, **SIGN)
             await machines.renew(0, **SIGN)

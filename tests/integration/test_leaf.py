@@ -134,7 +134,7 @@ async def test_what_a_check_reads(store: LeafStore, execute: Execute) -> None:
     assert good.meaning == "the next id to be handed out"
     assert found["bad step"].problems == ("step is 0, but must be at least 1",)
     assert found["low"].problems == ("max_id is -1, no number from 0 to 2^63-1",)
-    assert found["end"].problems == ("it is used up: 10 ids more would pass 2^63-1",)
+    assert found["end"].problems == ("it is used up: 10 more ids would pass 2^63-1",)
     assert {found[name].next_id for name in ("bad step", "low", "end")} == {None}
     counters = {each.namespaced_name: each.last_max_id for each in await store.counters()}
     assert counters["cosid.good"] == 2000

@@ -108,7 +108,7 @@ class TestSharded:
             ("{0}1700000000", ("x", *KEPT), "{0}1700000000: no sequence is stored"),
             ("{0}1700000000", ("1" * 40, *KEPT), "{0}1700000000: no sequence is stored"),
             ("lock-{0}1700000000", ("1",), "lock-{0}1700000000: the lock never expires"),
-            ("lock-{0}1700000000", ("1", *KEPT), "lock-{0}1700000000: the lock is for longer"),
+            ("lock-{0}1700000000", ("1", *KEPT), "lock-{0}1700000000: the lock lasts longer"),
         ],
     )
     async def test_what_is_wrong(

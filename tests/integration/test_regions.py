@@ -157,7 +157,7 @@ async def test_a_process_that_names_another_region(regions: Regions, wrong: Any)
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(store_from_url(url)) for url in regions.direct]
         swapped = StripedStore([*reversed(stores)], region=0)
-        with pytest.raises(StoreError, match="was asked for as place 0 of 2"):
+        with pytest.raises(StoreError, match="was requested as place 0 of 2"):
             await swapped.segment_distributor(namespace="shop", name="order").next_max_id(1)
     for region, processes in enumerate(running):
         await asyncio.gather(*(regions.end(region, each) for each in processes))

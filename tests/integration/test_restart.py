@@ -190,5 +190,5 @@ def test_a_copied_directory_is_refused(tmp_path: Path) -> None:
         first.communicate()
     assert second.returncode == 1
     assert "MachineIdInUseError: instance id 'pod-0' of namespace 'restart'" in second.stderr
-    assert "another state_dir, of which this one may be a copy" in second.stderr
+    assert "a different state_dir, of which this one may be a copy" in second.stderr
     assert work_offline(url, tmp_path / "a", dies=True)[0] < 10

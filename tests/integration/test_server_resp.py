@@ -83,7 +83,7 @@ def test_redis_py(port: int, protocol: int) -> None:
             client.pipeline().incr(key).execute()
         with pytest.raises(ResponseError, match="value is not an integer or out of range"):
             client.incrby(key, "x")
-        with pytest.raises(ResponseError, match="scripts do not run here"):
+        with pytest.raises(ResponseError, match="only CosId's scripts run here"):
             client.eval("return 1", 0)
 
 

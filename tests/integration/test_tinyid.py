@@ -170,7 +170,7 @@ async def test_what_a_check_reads(store: TinyidStore, execute: Execute) -> None:
         "remainder is 2, but must be from 0 to 1, below delta",
     )
     assert (c.next_id, d.next_id) == (None, None)
-    assert d.problems == ("it is used up: 10 ids more would pass 2^63-1",)
+    assert d.problems == ("it is used up: 10 more ids would pass 2^63-1",)
     assert await execute("SELECT sum(version) FROM tiny_id_info") == [(0,)]
 
 
@@ -419,7 +419,7 @@ async def test_rows_of_several_databases_are_examined(
         found = [(each.name, each.next_id, each.problems) for each in await store.examine()]
         assert found == [("order@0", 2, ()), ("order@1", 3, ())]
         await does[1]("UPDATE tiny_id_info SET remainder = 2, delta = 4")
-        same = ("database 0 has ids of 0 modulo 2: some are the same",)
+        same = ("database 0 has ids that are 0 modulo 2: some are the same",)
         found = [(each.name, each.next_id, each.problems) for each in await store.examine()]
         assert found == [("order@0", 2, ()), ("order@1", None, same)]
 

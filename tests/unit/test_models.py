@@ -311,8 +311,8 @@ def test_the_wrong_marks_are_refused_with_class_and_fields() -> None:
         id: Annotated[int | str, GeneratedId("order")] = 0
 
     for model, said in {
-        Two: r"Two \['id', 'number'\] is on several fields; mark one",
-        Second: r"Second \['id', 'number'\] is on several fields; mark one",
+        Two: r"Two \['id', 'number'\] is on several fields; mark only one",
+        Second: r"Second \['id', 'number'\] is on several fields; mark only one",
         Double: r"Double\.id \['item', 'order'\] has several names",
         Amount: r"Amount\.id must be on a field of type int, str .* not <class 'float'>",
         Either: r"Either\.id must be .*int, str",

@@ -406,7 +406,9 @@ async def test_random_bits_are_frozen_in_the_store(tmp_path: Any) -> None:
 
     async with configure({**settings(8), "create": "disposable"}, default=False) as provider:
         assert await provider["token", int].next_id() >> 8 == 1
-    with pytest.raises(InvalidArgumentError, match="must be 8, not 9: the store has that width"):
+    with pytest.raises(
+        InvalidArgumentError, match="must be 8, not 9: the store records that width"
+    ):
         await configure(settings(9), default=False).__aenter__()
     async with configure(settings(8), default=False) as provider:
         assert await provider["token", int].next_id() >> 8 > 1

@@ -355,8 +355,8 @@ def test_secrets_come_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("AIOCOSID_STORE_FILE", path)
         [told] = refused(None)
         assert told == (
-            "AIOCOSID_STORE_FILE: store: names no regular file with a text to read: correct the "
-            "path"
+            "AIOCOSID_STORE_FILE: store: must name a regular file with readable text: "
+            "correct the path"
         )
     monkeypatch.delenv("AIOCOSID_STORE_FILE")
     monkeypatch.setenv("AIOCOSID_CONFIG_FILE", "x")

@@ -232,7 +232,7 @@ async def test_kinds_around_another_one() -> None:
             await ids["order"].next_id()
     [warning] = check_settings(given).warnings
     assert warning.key == "generators.order.inner"
-    assert "one process alone" in warning.reason
+    assert "one process only" in warning.reason
     layout = {"timestamp_bits": 41, "machine_bits": 8, "sequence_bits": 8, "unit": "ms"}
     flake = {"kind": "snowflake", "layout": {**layout, "epoch": 1_760_000_000_000}}
     flake["store"] = "sqlite:///inner.db"

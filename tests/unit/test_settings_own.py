@@ -255,7 +255,7 @@ def test_a_converter_in_a_file(tmp_path: Path) -> None:
         'store = "memory:"\n[generators.order]\nkind = "chain"\nconverter = "none.such:Text"\n'
     )
     [problem] = problems(file)
-    assert problem.startswith(f"{file}: generators.order.converter: must be what can be ")
+    assert problem.startswith(f"{file}: generators.order.converter: must be importable, ")
 
 
 def own_generator(width: int = 3) -> StringIdGenerator:

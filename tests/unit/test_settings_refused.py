@@ -59,7 +59,7 @@ REFUSED: Final = (
     (
         'kind = "chain"\nconverter = {type = "to-string", pad_start = true}',
         "converter.char_size",
-        "is missing; pad_start",
+        "is required by pad_start",
     ),
     (
         'kind = "chain"\nconverter = {type = "ulid", min_length = 3}',
@@ -98,7 +98,11 @@ REFUSED: Final = (
     # Machine ids.
     ('kind = "snowflake"\n[machine]\nmachine_id = 3', "machine.machine_id", "source = 'manual'"),
     ('kind = "snowflake"\n[machine]\npod_name = "shop-1"', "machine.pod_name", ""),
-    ('kind = "snowflake"\n[machine]\nsource = "manual"', "machine.machine_id", "is missing"),
+    (
+        'kind = "snowflake"\n[machine]\nsource = "manual"',
+        "machine.machine_id",
+        "is required by source",
+    ),
     (
         'kind = "snowflake"\n[machine]\nlead = 900',
         "machine.lead",

@@ -64,7 +64,7 @@ def test_layouts_that_end_or_never_do() -> None:
     }
     assert "ends within a year, at 2026-" in found["generators.soon.layout"]
     assert "41 bits count ticks of a second" in found["generators.never.layout"]
-    assert "takes an epoch of 0 for its own" in found["generators.zero.layout.epoch"]
+    assert "replaces an epoch of 0 with its own" in found["generators.zero.layout.epoch"]
 
 
 def test_numbers_and_texts_that_do_not_reach() -> None:
@@ -114,7 +114,7 @@ def test_stores_that_others_do_not_know() -> None:
     )
     assert set(found) == {"generators.b", "generators.c"}
     assert "a store other than generators.a" in found["generators.b"]
-    assert "one process alone" in found["generators.c"]
+    assert "one process only" in found["generators.c"]
 
 
 def test_a_pod_is_not_where_the_file_is_checked() -> None:
@@ -129,5 +129,5 @@ def test_quotas_count_in_each_process() -> None:
     server = {"tokens": [quiet, token]}
     assert warnings({}, server={**server, "workers": 1}) == {}
     assert warnings({}, server={**server, "workers": 4}) == {
-        "server.tokens.1.ids_per_second": "counts in each process: 4 processes allow that many each"
+        "server.tokens.1.ids_per_second": "counts in each process: 4 processes each allow that many"
     }

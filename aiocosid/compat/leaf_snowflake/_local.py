@@ -102,9 +102,9 @@ class _Local(ManualMachineIdDistributor):
                 continue
             number, found[name] = read_file(str(path), name, text)
             if number != self.machine_id:
-                map_has = f"workIdMap {self.machine_id} for {self._address}"
+                map_has = f"workIdMap gives {self._address} the worker id {self.machine_id}"
                 remedy = f"correct the map, or remove the file if no server uses {number} now"
-                reason = f"{path} names worker id {number}, and {map_has}"
+                reason = f"{path} names worker id {number}, but {map_has}"
                 raise StoreError(STORE, reason, remedy=remedy)
         return found
 
@@ -193,7 +193,7 @@ def _number_of(work_id_map: Mapping[str, int] | str, address: LeafAddress) -> in
     with suppress(ValueError):
         found = json.loads(found, object_pairs_hook=_unique) if isinstance(found, str) else found
     table: Mapping[Any, Any] = found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-    rule = 'must give each "ip:port" once a number from 0 on, and no number twice'
+    rule = 'must give each "ip:port" one number of at least 0, and no number twice'
     numbers = [each for each in table.values() if type(each) is int and each >= 0]
     keys = [key for key in table if isinstance(key, str) and re.fullmatch(r".+:[0-9]{1,5}", key)]
     is_sound = table and len({*numbers}) == len(keys) == len(table)

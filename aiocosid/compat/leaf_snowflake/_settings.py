@@ -85,7 +85,7 @@ def _is_on(options: Mapping[str, str], key: str) -> bool:
     """Return a flag, which must be given because Leaf's page and code have other defaults."""
     found = options.get(key, "").lower()
     if found not in {"true", "false"}:
-        rule = "must be 'true' or 'false': without it Leaf's code takes true, its page false"
+        rule = "must be 'true' or 'false': Leaf's code defaults to true, its documentation to false"
         raise InvalidArgumentError(key, options.get(key), rule)
     return found == "true"
 

@@ -342,7 +342,7 @@ class _Pools(_LeafNodes):
             return (await at.sync_and_read(clock))[0]
         except NoAuthError as error:
             reason = f"the user may not write {clock}"
-            remedy = f"allow it, to take {wanted.about[0]}, which is silent"
+            remedy = f"allow it, so that the silent {wanted.about[0]} can be taken over"
             raise StoreAuthenticationError(STORE, reason, remedy=remedy) from error
 
     async def claim(self, at: Nodes, entry: Entry, new: int) -> bool:

@@ -318,7 +318,7 @@ def _found(model: type, notes: dict[str, Any]) -> Iterator[IdField]:
     marked = {name: found for name, note in notes.items() if (found := _marks(note))}
     if len(marked) > 1:
         place = f"GeneratedId on {describe(model)}"
-        raise InvalidArgumentError(place, sorted(marked), "is on several fields; mark one")
+        raise InvalidArgumentError(place, sorted(marked), "is on several fields; mark only one")
     columns = {column.attribute: column for column in _columns(model)}
     for name, (kind, marks) in marked.items():
         column = columns.get(name)

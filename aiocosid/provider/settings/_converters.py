@@ -84,10 +84,10 @@ def converter_of(
         note("group_prefix", f"requires kind = 'grouped'; ids of {planned.name!r} have no group")
         group = None
     if date is not None and group is None and planned.section.kind == "grouped":
-        why = "a call's date may differ from that of its number, which starts again"
+        why = "a call's date may differ from its number's period, and numbers start again in each"
         note("date_prefix", f"requires group_prefix = {{}}: {why}")
     if section.type == "to-string" and section.pad_start and not section.char_size:
-        note("char_size", "is missing; pad_start needs it, the number of digits")
+        note("char_size", "is required by pad_start: it is the number of digits")
     return compose(
         _base(section, planned),
         prefix="" if section.type == "typeid" else section.prefix,

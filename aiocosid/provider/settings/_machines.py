@@ -83,7 +83,7 @@ class Machines:
             self._note(
                 planned.path,
                 f"takes machine ids of {bits} bits in namespace {planned.namespace!r}, where "
-                f"{where} takes some of {width} bits; {remedy}",
+                f"{where} takes some with {width} bits; {remedy}",
             )
             return None
         if key not in self._leases and (store is not None or not place):
@@ -140,7 +140,7 @@ class Machines:
         """Record the keys that do not fit the source."""
         fits = self._fit_source(machine)
         if machine.source == "manual" and machine.machine_id is None:
-            self._note(("machine", "machine_id"), "is missing; source = 'manual' needs it")
+            self._note(("machine", "machine_id"), "is required by source = 'manual'")
             fits = False
         return fits
 

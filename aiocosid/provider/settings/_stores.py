@@ -136,7 +136,7 @@ class Stores:
     def _part(self, path: tuple[str, ...], given: StoreValue) -> Store | None:
         found = _plain(given)
         if isinstance(found, str) and isinstance(self._settings.stores.get(found), TieredSettings):
-            self._note(path, "is a tiered store itself; name one that is none")
+            self._note(path, "is a tiered store itself; name one that is not")
             return None
         return self._named(path, found)[0]
 

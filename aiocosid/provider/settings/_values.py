@@ -116,7 +116,7 @@ def _imported(value: object) -> object:
         for name in names.split("."):
             found = getattr(found, name)
     except Exception as error:  # noqa: BLE001 - a user's module may raise anything
-        message = "must be what can be imported, such as 'package.module:name': {reason}"
+        message = "must be importable, such as 'package.module:name': {reason}"
         reason = f"{type(error).__name__}: {error}"
         raise PydanticCustomError("import", message, {"reason": reason}) from None
     return found

@@ -42,7 +42,7 @@ def warnings_of(planned: Collection[Planned], now_ms: int) -> Iterator[Warned]:
         if each.store.startswith("memory:") or kind == "counter":
             yield (
                 at,
-                "is known to one process alone: another one, or its next start, makes the same ids",
+                "is known to one process only: another one, or its next start, makes the same ids",
             )
         if each.fields is not None:
             yield from _of_layout(each, each.fields, now_ms)
@@ -68,7 +68,7 @@ def server_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
     for index, token in enumerate(server.tokens):
         if token.ids_per_second is not None and server.workers > 1:
             place = ("server", "tokens", str(index), "ids_per_second")
-            yield place, f"counts in each process: {server.workers} processes allow that many each"
+            yield place, f"counts in each process: {server.workers} processes each allow that many"
     yield from expiry_warnings_of(server, now_ms)
 
 
@@ -85,7 +85,7 @@ def expiry_warnings_of(server: ServerSettings, now_ms: int) -> Iterator[Warned]:
     except OSError:
         return  # the file is on another machine; a server that cannot read it fails
     except ValueError:
-        yield at, "has no certificate in the form of PEM"
+        yield at, "has no certificate in PEM format"
         return
     left_ms = ends.timestamp() * MS - now_ms
     if left_ms <= 0:
@@ -101,11 +101,11 @@ def _of_layout(planned: Planned, fields: SnowflakeLayout, now_ms: int) -> Iterat
     if fields.last_instant is None:
         unit = "a second" if fields.unit_ms == MS else f"{fields.unit_ms} ms"
         what = f"{fields.timestamp_bits} bits count ticks of {unit}"
-        yield at, f"lasts beyond the year 9999, as {what}: is the unit the one that was meant?"
+        yield at, f"lasts beyond the year 9999, as {what}: is the unit right?"
     if planned.text is None and fields.epoch_ms == 0:
         yield (
             (*at, "epoch"),
-            "is 1970; CosId takes an epoch of 0 for its own, 1577203200000, in any unit",
+            "is 1970; CosId replaces an epoch of 0 with its own, 1577203200000, in any unit",
         )
 
 
@@ -115,7 +115,7 @@ def _of_texts(planned: Planned) -> Iterator[Warned]:
         is_limited = section.limit is not None or planned.fields is None
         if highest > JAVASCRIPT_MAX_SAFE_ID and not is_limited:
             remedy = (
-                "a converter or a layout as javascript-safe-ms, or limit = 'int64' if none reads"
+                "a converter, a layout such as javascript-safe-ms, or limit = 'int64' if none reads"
             )
             reason = f"makes numbers up to {highest}, which JavaScript rounds; give it {remedy}"
             yield planned.path, f"{reason} them there"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ("NO_SCRIPTS", "MachineScripts")
 
-NO_SCRIPTS: Final = "scripts do not run here, but for CosId's; INCRBY takes a segment"
+NO_SCRIPTS: Final = "only CosId's scripts run here; INCRBY takes a segment"
 _NO_SCRIPT: Final = "NOSCRIPT No matching script. Please use EVAL."
 _WRONG: Final = "ERR wrong arguments of CosId's script"
 

@@ -378,7 +378,7 @@ class HttpMachineIdDistributor(CellMachineIdDistributor):
             ForkedError: the connections belong to the parent process.
         """
         if (await self._guard(machine_id)).code == UNKNOWN:
-            reason = "the proxy has no id for this instance, as after its own restart"
+            reason = "the proxy has no id for this instance, as happens after its restart"
             raise MachineIdLostError(self.namespace, machine_id, reason=reason)
 
     async def reassert(self, machine_id: int, *, now_ms: int, fence_ms: int) -> None:

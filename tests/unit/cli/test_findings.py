@@ -55,7 +55,7 @@ def test_a_clock_error(ahead: float, doubt: float, status: Status, words: str) -
 
 
 def test_settings_that_lose_writes() -> None:
-    """One warning for each; what cannot be asked is said, and is never called durable."""
+    """One warning for each; what cannot be read is said, and is never called durable."""
 
     def statuses(*durability_warnings: str) -> list[tuple[str, Status]]:
         facts = ServerInfo(version="Redis 8", durability_warnings=durability_warnings)
@@ -66,7 +66,7 @@ def test_settings_that_lose_writes() -> None:
     _, unknown = judge_server(ServerInfo(version=""), 0.001, "")
     assert unknown.status is Status.SKIPPED
     untold = ServerInfo(
-        version="", durability_warnings=(), unproved=("sync_interval cannot be asked",)
+        version="", durability_warnings=(), unproved=("sync_interval cannot be read",)
     )
     _, told = judge_server(untold, 0.001, "")
     assert (told.status, told.text) == (Status.SKIPPED, *untold.unproved)

@@ -349,6 +349,6 @@ def test_a_namespace_that_was_removed(aiocosid: Command, tmp_path: Path) -> None
     told = "namespace old is no longer missing\n"
     assert aiocosid("machines", "forget", "old").out == told
     assert aiocosid("machines", "forget", "old").out == told.replace(
-        "is no longer missing", "was not missing: every counted one exists"
+        "is no longer missing", "was not missing: every counted namespace exists"
     )
     assert aiocosid("snowflake", "--namespace", "new").code == 0

@@ -270,7 +270,7 @@ def test_bits_while_somebody_holds_an_id(aiocosid: Command, namespace: str) -> N
     asyncio.run(held.distribute(10, now_ms=1, latest_ms=1))
     refused = aiocosid("machines", "bits", *of, "--set", 3)
     assert (refused.code, refused.out) == (4, "")
-    assert "10 bits, is in use by web-3; close them" in refused.err
+    assert "10 bits, is in use by web-3; close these instances" in refused.err
     assert aiocosid("machines", "bits", *of).out.endswith("have 10 bits\n")
     assert aiocosid("machines", "bits", *of, "--set", 32).code == 2
 
@@ -319,7 +319,7 @@ def test_a_quarantine_lasts_as_long_as_the_fleets_leases(
 ) -> None:
     """`init` notes the safe guard of a namespace, also of one that is ready."""
     scripted.memory = MemoryStore(clock=ManualClock())
-    for told, left in (("400", "405 s"), ("inf", "until an operator ends it")):
+    for told, left in (("400", "405 s"), ("inf", "until an operator ends the quarantine")):
         assert aiocosid("init", "--namespace", "shop", "--safe-guard", told).code == 0
         scripted.memory.forget_machines(namespace="shop", everything=False)
         assert aiocosid("init", "--namespace", "shop").code == 2

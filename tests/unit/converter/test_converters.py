@@ -381,9 +381,7 @@ def test_keys_of_settings_are_read_as_they_are() -> None:
 
 
 def test_errors_say_the_limit_and_the_way_out() -> None:
-    with pytest.raises(
-        InvalidIdError, match="0 to 3843, not 3844: char_size is 2, and may be up to 11"
-    ):
+    with pytest.raises(InvalidIdError, match=r"0 to 3843, not 3844: char_size is 2 \(maximum 11\)"):
         Radix62IdConverter(True, 2).as_str(3844)
     with pytest.raises(InvalidIdError, match="1 to 11 of the digits 0123"):
         Radix62IdConverter().as_int("zzzzzzzzzzz")

@@ -94,7 +94,7 @@ def test_an_id_of_another_layout_has_no_text() -> None:
     short = SnowflakeLayout(40, 5, 8, "ms", 0)
     late = SnowflakeLayout(52, 1, 1, "ms", 0)
     for layout, new_id, said in (
-        (short, short.max_id + 1, "not of this layout"),
+        (short, short.max_id + 1, "do not belong to this layout"),
         (late, late.max_id, "year 10890"),
     ):
         for converter in (

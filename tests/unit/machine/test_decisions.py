@@ -401,12 +401,12 @@ def test_a_hand_out_needs_all_or_a_sample() -> None:
     [
         (MachineSlot(), ME, "t", "no instance holds it"),
         (slot("x"), ME, "t", "x holds it"),
-        (noted(MINE, token="another"), ME, "t", "me, which runs twice"),
-        (MINE, ME, "", "me, which runs twice"),
+        (noted(MINE, token="another"), ME, "t", "me, which is running twice"),
+        (MINE, ME, "", "me, which is running twice"),
         # A guest has to know the token, also where there is none.
-        (noted(MINE, token=""), GUEST, "t", "me, which runs twice"),
-        (noted(MINE, token=""), GUEST, "", "me, which runs twice"),
-        (replace(MINE, record=None), GUEST, "", "me, which runs twice"),
+        (noted(MINE, token=""), GUEST, "t", "me, which is running twice"),
+        (noted(MINE, token=""), GUEST, "", "me, which is running twice"),
+        (replace(MINE, record=None), GUEST, "", "me, which is running twice"),
     ],
 )
 def test_an_id_that_is_lost(before: MachineSlot, caller: Caller, token: str, reason: str) -> None:
@@ -563,7 +563,7 @@ def test_who_keeps_an_id_in_a_quarantine(
         assert found.changes.slots[1] == MachineSlot((Owner("me", stamp_ms),), record, NOW)
         return
     assert isinstance(found.error, MachineIdLostError)
-    assert ("runs twice" if keeper == "me" else f"{keeper} holds it") in str(found.error)
+    assert ("is running twice" if keeper == "me" else f"{keeper} holds it") in str(found.error)
     assert not found.changes
 
 

@@ -127,7 +127,7 @@ class TestStart:
         alive = bench.lives[0]
         bench.offline = offline
         late = bench.lease(start_timeout=3)
-        with pytest.raises(MachineIdUnavailableError, match="another process has it"):
+        with pytest.raises(MachineIdUnavailableError, match="another process has locked it"):
             await bench.wait_of_start(late)
         await bench.clock.advance(11)
         assert alive.statistics().losses == 0
@@ -194,7 +194,7 @@ class TestStart:
             case _:
                 disk.holder = lambda: True
         again = cut_off(bench, disk, bits=bits, start_timeout=3)
-        with pytest.raises(MachineIdUnavailableError, match=r"cut|another process has it"):
+        with pytest.raises(MachineIdUnavailableError, match=r"cut|another process has locked it"):
             await bench.wait_of_start(again)
 
     @pytest.mark.parametrize("is_offline", [True, False])

@@ -162,7 +162,9 @@ async def test_one_caller_too_many_fails_at_once(
         store.close()
         calls = [Call(generator.next_id) for _ in range(3)]
         await settle()
-        with pytest.raises(SegmentUnavailableError, match="3 callers wait already") as refused:
+        with pytest.raises(
+            SegmentUnavailableError, match="3 callers are waiting already"
+        ) as refused:
             await generator.next_id()
         assert refused.value.retry_after is not None
         assert refused.value.retryable

@@ -29,5 +29,5 @@ def test_each_part_of_a_path_may_hold_anything(parts: list[str]) -> None:
 
 
 def test_a_path_that_is_no_utf8() -> None:
-    with pytest.raises(Problem, match="no UTF-8"):
+    with pytest.raises(Problem, match="not UTF-8"):
         parts_of({"raw_path": b"/a%FF", "path": "/a\ufffd"}, "")

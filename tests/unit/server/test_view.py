@@ -213,7 +213,7 @@ class TestStores:
         assert row["Durability"] == Shown("may lose writes", "appendonly is no; fsync", "bad")
         assert row["Initialised"] == Shown("no", level="warn")
 
-    @pytest.mark.parametrize("unproved", [(), ("sync_interval cannot be asked",)])
+    @pytest.mark.parametrize("unproved", [(), ("sync_interval cannot be read",)])
     def test_what_is_not_proved_is_not_good(self, unproved: tuple[str, ...]) -> None:
         """A store that does not answer, one that was not asked, and one that does not tell all."""
         silent = self.row(errors={"server": "no answer in 2 s"})["Durability"]

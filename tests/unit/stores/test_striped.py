@@ -571,7 +571,7 @@ class TestLosses:
         before = [store._backend._counters[KEY] % 100 for store in stores]
         for swapped in ((b, a, c), (a, c, b), (b, c, a)):
             for offset in (0, 10**6):
-                with pytest.raises(StoreError, match=r"place \d of 3, and was asked for as place"):
+                with pytest.raises(StoreError, match=r"place \d of 3, but was requested as place"):
                     await grant(at(swapped, offset=offset))
         assert [store._backend._counters[KEY] % 100 for store in stores] == before
 
@@ -591,7 +591,7 @@ class TestLosses:
         stores[0]._backend._counters[KEY] = 5000
         one = at(stores)
         assert (await grant(one))[0] % 3 == 2
-        assert "5100, which ends in no place" in str(one.statistics().stores[0].last_error)
+        assert "5100, which does not end in a place" in str(one.statistics().stores[0].last_error)
 
 
 class TestStore:
@@ -621,7 +621,7 @@ class TestStore:
         assert again.last_max_id >= 1000
         for home in range(3):
             assert (await grant(at(stores, home)))[0] > 1000
-        with pytest.raises(StoreError, match="was asked for as place"):
+        with pytest.raises(StoreError, match="was requested as place"):
             await StripedStore(stores[::-1]).set_floor(name="order", above=10**6)
         assert max(store._backend._counters[KEY] for store in stores) < 10**6
         for wrong in (-1, True, highest_id(3) + 1, "5"):
@@ -741,7 +741,7 @@ class TestRegions:
         stores = flaky()
         stores[2].error = AWAY
         one = self.at(stores, 0)
-        with pytest.raises(StoreUnavailableError, match="before every store was reached once"):
+        with pytest.raises(StoreUnavailableError, match="until every store has been reached once"):
             await grant(one)
         stores[2].error = None
         assert (await grant(one))[0] % 3 == 1
@@ -765,7 +765,7 @@ class TestRegions:
         stores[1] = Flaky()
         stores[0].error = AWAY
         one = self.at(stores, 1)
-        with pytest.raises(StoreUnavailableError, match="before every store was reached once"):
+        with pytest.raises(StoreUnavailableError, match="until every store has been reached once"):
             await grant(one)
         stores[0].error = None
         assert (await grant(one))[0] > last, "one in a cooldown is asked as well"
@@ -784,7 +784,7 @@ class TestRegions:
         """More or fewer regions, or the same in another order: nothing is handed out."""
         stores = await started(*flaky())
         for others, region in ((stores[:2], 0), ([*reversed(stores)], 0), ([*stores, Flaky()], 1)):
-            with pytest.raises(StoreError, match="was asked for as place"):
+            with pytest.raises(StoreError, match="was requested as place"):
                 await grant(self.at(others, region))
         assert (await grant(self.at(stores, 0)))[0] % 3 == 1
 

@@ -31,9 +31,9 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no annotations
     """
 
     help = (
-        "Prints the commands that raise each counter above the keys that the databases have given "
-        "out. Run it before the migration that changes the keys, which drops PostgreSQL's and "
-        "SQLite's own counters, and pipe it to sh; AIOCOSID_STORE names the store of the counters."
+        "Prints commands that raise each counter above the keys that the databases have given "
+        "out. Pipe them to sh before you run the migration that changes the keys: that migration "
+        "drops PostgreSQL's and SQLite's own counters. AIOCOSID_STORE names the counters' store."
     )
 
     def handle(self, **_: Any) -> str:  # noqa: ANN401 - Django's
