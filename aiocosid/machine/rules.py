@@ -156,8 +156,7 @@ def _stranger(snapshot: Snapshot, caller: Caller) -> CosIdError | None:
                 holder="a process with another token, or one that uses the store directly",
                 remedy="take another instance id, or wait for the safe guard after its last "
                 f"renewal; 'aiocosid machines evict {machine_id} --namespace "
-                f"{quote(snapshot.namespace)} --store URL' frees its machine id if that "
-                "process is dead",
+                f"{quote(snapshot.namespace)} --store URL' frees its id if that process is dead",
             )
     return None
 

@@ -148,7 +148,10 @@ async def test_a_stale_file_does_not_win(tmp_path: Path) -> None:
         path = directory / f"workerID.{name}"
         path.write_text(stale)
         for _ in range(2):
-            with pytest.raises(StoreError, match="names worker id 3, and workIdMap 7"):
+            with pytest.raises(
+                StoreError,
+                match=r"names worker id 3, but workIdMap gives 10\.0\.0\.1:8080 the worker id 7",
+            ):
                 await take(one)
         for bad in ("", "x", "[]", '{"workId":7}', '{"workId":true,"timestamp":1}', "workerID=-1"):
             path.write_text(bad)

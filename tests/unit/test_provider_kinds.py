@@ -189,7 +189,9 @@ async def test_random_bits_are_frozen_in_the_store() -> None:
             await (await ids.uncertainty("other", bits=9)).next_id()
         for _ in range(2):
             async with aiocosid.connect(store, namespace="shop") as ids:
-                with pytest.raises(InvalidArgumentError, match="must be 8, not 9: the store has"):
+                with pytest.raises(
+                    InvalidArgumentError, match="must be 8, not 9: the store records"
+                ):
                     await ids.uncertainty("token", bits=9)
         inner = SegmentChainId(store.segment_distributor(namespace="shop", name="token"))
         blurred = UncertaintyIdGenerator(inner, 4, store=store)
