@@ -409,8 +409,9 @@ class Snapshot:
     def counts_one_more(self, changes: Changes) -> bool:
         """Return whether the count can be incremented without comparing it, under the same marker.
 
-        That is so if one more machine id gets a record, whose own cell is compared.  A process that
-        counts all ids again also writes the namespace's cell or the marker, which are compared too.
+        It can if exactly one more machine id gets a record, because its own cell is compared.  A
+        process that counts all ids again also writes the namespace's cell or the marker, which are
+        compared too.
         If the count were compared, processes that start at the same time would all conflict with
         each other.
         """

@@ -75,7 +75,7 @@ def is_last(renewal: str, former: str | None) -> bool:
 
 
 def _next_token(renewal: str, former: str) -> str:
-    """Return the token of a write that directly follows a renewal; empty if it does not."""
+    """Return the token of ``former`` if it directly follows ``renewal``; else an empty text."""
     names = renewal.split(" "), former.split(" ")
     if any(len(each) != NAME_PARTS for each in names):
         return ""

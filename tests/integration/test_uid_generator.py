@@ -124,7 +124,9 @@ async def test_numbers_that_do_not_fit(store: UidGeneratorStore, execute: Execut
         await execute("SELECT setval(pg_get_serial_sequence('worker_node', 'id'), 1022)")
     assert await worker_id(store.machine_id_distributor(host="a"), 10) == 1023
     machine = store.machine_id_distributor(host="a")
-    with pytest.raises(WorkerIdsUsedUpError, match="1024, which 10 machine bits") as caught:
+    with pytest.raises(
+        WorkerIdsUsedUpError, match="1024, which does not fit 10 machine bits"
+    ) as caught:
         await worker_id(machine, 10)
     assert (caught.value.worker_id, caught.value.size, caught.value.retryable) == (
         1024,
