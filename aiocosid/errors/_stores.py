@@ -413,8 +413,8 @@ class SeriesNotOpenError(CosIdError):
             else f"name its tenant, for example {', '.join(map(repr, self.tenants))}"
             if self.tenants
             else f"correct the name, or open it with {command}; if it was open before, its row was "
-            f"lost: give that command {'--after-column' if options else '--after'} with the last "
-            "numbers"
+            f"lost: give that command {'--after-column TABLE.COLUMN' if options else '--after N'}, "
+            "so that it continues above your last numbers"
         )
         found = "is closed" if is_closed else "is not open in this database"
         super().__init__(with_remedy(f"{_shown(name, tenant)} {found}", self.remedy))

@@ -153,7 +153,9 @@ async def open_series(
     if (name, tenant) in before and approved:
         await _extend(backend, found, ranges)
         return await _series(store, name, tenant)
-    if found.grouped_by != grouped_by or ((name, tenant) in before and after):
+    if found.grouped_by != grouped_by or (
+        (name, tenant) in before and (after or after_column is not None)
+    ):
         how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
         last = found.last_number
         rule = f"is open at {last} with group_by={how}; take another name, or these options"
@@ -169,7 +171,8 @@ async def _highest(
         raise InvalidArgumentError("after_column", column, "requires group_by")
     text = re.escape(group.period_at(SYSTEM_CLOCK.now_ms()))
     period = re.sub("[0-9]+", lambda digits: f"[0-9]{{{len(digits[0])}}}", text)
-    form = re.compile(rf"(?:.*[^0-9])?({period})-0*([0-9]{{1,18}})", re.DOTALL)
+    # Any prefix, also one that ends in a digit: a number that is left out would repeat.
+    form = re.compile(rf".*({period})-0*([0-9]{{1,18}})", re.DOTALL)
     found: dict[str, int] = {}
     has_values = False
     async for page in values_of_column(store, column, where):

@@ -339,6 +339,7 @@ async def test_periods_continue_after_a_loss(url: str) -> None:
         for at in times:
             taken = await gapless(session, "invoice", tenant="a", at=at, prefix="R2-", **month)
             session.add(Invoice(number=0, text=taken.text, tenant="a"))
+        session.add(Invoice(number=0, text="R2202608-000005", tenant="a"))
         session.add(Invoice(number=0, text="202610-000077", tenant="b"))
         session.add(Invoice(number=0, text="draft-7", tenant="a"))
         await session.execute(text("DELETE FROM aiocosid_series"))
@@ -350,7 +351,7 @@ async def test_periods_continue_after_a_loss(url: str) -> None:
         assert (found.period, found.last_number) == ("202610", 2)
         due = [
             (await gapless(session, "invoice", tenant="a", at=at, prefix="R2-", **month)).text
-            for at in (*times, datetime(2026, 11, 15, tzinfo=UTC))
+            for at in (*times, *(datetime(2026, each, 15, tzinfo=UTC) for each in (11, 8)))
         ]
         await session.commit()
         assert due == [
@@ -358,7 +359,10 @@ async def test_periods_continue_after_a_loss(url: str) -> None:
             "R2-202610-000003",
             "R2-202610-000004",
             "R2-202611-000001",
+            "R2-202608-000006",
         ]
+        with pytest.raises(InvalidArgumentError, match="is open at"):  # too late: it has begun
+            await open_series(store_on(engine), "invoice", tenant="a", **month, **column)
         with pytest.raises(InvalidArgumentError, match="has no text that ends in a period"):
             await open_series(store_on(engine), "x", after_column="invoice.number", **month)
         with pytest.raises(InvalidArgumentError, match="requires group_by"):
