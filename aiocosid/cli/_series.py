@@ -58,7 +58,8 @@ def open_(
         str | None,
         typer.Option(
             metavar="TABLE.COLUMN",
-            help="After a loss: continue each period after its highest number in this column.",
+            help="After a loss or a restored backup: continue each period after its highest number "
+            "in this column.",
         ),
     ] = None,
     tenant_column: TenantColumn = None,

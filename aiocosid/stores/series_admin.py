@@ -67,6 +67,10 @@ SELECT {{name}}, {{tenant}}, {{period}}, {{grouped_by}}, {{last_number}}, {MAX_I
 {{source}} WHERE NOT EXISTS (
     SELECT 1 FROM {SERIES_TABLE}
     WHERE name = {{name}} AND tenant = {{tenant}} AND period = {{period}})"""
+_RAISE: Final = f"""
+UPDATE {SERIES_TABLE} SET last_number = {{last_number}}
+WHERE name = {{name}} AND tenant = {{tenant}} AND period = {{period}}
+AND last_number < {{last_number}}"""
 _EXTEND: Final = f"""
 UPDATE {SERIES_TABLE} SET ranges = {{ranges}}
 WHERE name = {{name}} AND tenant = {{tenant}} AND period = '' AND ranges = {{old}}"""
@@ -102,9 +106,10 @@ async def open_series(
         group_by: as for each call; see `GaplessOptions`.
         zone: the time zone of ``group_by``.
         after: the last number that another system issued; the series begins with the next one.
-        after_column: with ``group_by``, after the table of series was lost: ``table.column`` or
-            ``schema.table.column`` of the texts of `GaplessNumber`, whatever their prefix.  Each
-            period continues after its highest number there.
+        after_column: with ``group_by``, after the table of series was lost or restored from a
+            backup: ``table.column`` or ``schema.table.column`` of the texts of `GaplessNumber`,
+            whatever their prefix.  Each period continues after its highest number there, also if
+            the series is open already.
         tenant_column: the column of the same table that holds the tenant, without the table's name.
         ranges: the approved ranges, for example ``1-1000,5001-6000``, in the order of their use;
             for a series that already has ranges, these are added.
@@ -138,14 +143,14 @@ async def open_series(
     if grouped_by and after:
         rule = "must be 0: each period begins at 1, or after its highest number in after_column"
         raise InvalidArgumentError("after", after, rule)
+    last_numbers: dict[str, int] = {}
+    if after_column is not None:
+        where = {} if tenant_column is None else {tenant_column: tenant}
+        last_numbers = await _highest(store, group, after_column, where)
     backend = sql_backend_of(store)
     before = {(row[0], row[1]) for row in await _rows(store) if not row[2]}
     if (name, tenant) not in before:
-        if after_column is not None:
-            where = {} if tenant_column is None else {tenant_column: tenant}
-            for period, last in (await _highest(store, group, after_column, where)).items():
-                more: dict[str, Value] = {"period": period, "last_number": last}
-                await _run(backend, _RESTORE, {**values, **more})
+        await _restore(store, values, last_numbers)
         await _run(backend, _OPEN, values)
     elif grouped_by:
         await _run(backend, _REGROUP, {"grouped_by": grouped_by, "name": name, "tenant": tenant})
@@ -153,14 +158,24 @@ async def open_series(
     if (name, tenant) in before and approved:
         await _extend(backend, found, ranges)
         return await _series(store, name, tenant)
-    if found.grouped_by != grouped_by or (
-        (name, tenant) in before and (after or after_column is not None)
-    ):
+    if found.grouped_by != grouped_by or ((name, tenant) in before and after):
         how = f"GroupBy.{found.grouped_by}" if found.grouped_by else "None"
         last = found.last_number
         rule = f"is open at {last} with group_by={how}; take another name, or these options"
         raise InvalidArgumentError("name", name, rule)
+    if (name, tenant) in before and last_numbers:
+        await _restore(store, values, last_numbers)
+        return await _series(store, name, tenant)
     return found
+
+
+async def _restore(store: Store, values: dict[str, Value], last_numbers: dict[str, int]) -> None:
+    """Raise each period of a series to at least its number; create those that are missing."""
+    backend = sql_backend_of(store)
+    for period, last in last_numbers.items():
+        more: dict[str, Value] = {"period": period, "last_number": last}
+        await _run(backend, _RESTORE, {**values, **more})
+        await _run(backend, _RAISE, {"name": values["name"], "tenant": values["tenant"], **more})
 
 
 async def _highest(
